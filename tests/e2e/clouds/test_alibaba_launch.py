@@ -310,3 +310,44 @@ def test_a_list_that_does_not_end(tmp_path, cloud):
     cloud.rule("DescribeInstances", "edit", times=None, change=lambda r: dict(r, NextToken="1"))
     run = Drive(env, text, "list")
     assert run.rc == 1 and "repeats a page" in run["message"], run["message"]
+
+
+@pytest.mark.parametrize("action, path, value", [
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "GPUAmount"), 10 ** 18),
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "CpuCoreCount"), -1),
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "InstanceTypeId"), "ecs.x/../y"),
+    ("DescribeAvailableResource", ("AvailableZones", "AvailableZone", 0, "ZoneId"), "a b"),
+    ("DescribeImages", ("Images", "Image", 0, "ImageId"), "m-\x1b[2J"),
+    ("DescribeVSwitches", ("VSwitches", "VSwitch", 0, "VpcId"), "vpc-1/../2"),
+    ("DescribeInstanceTypes", ("InstanceTypes",), {"InstanceType": "none"}),
+])
+def test_hostile_catalogue_is_an_error(tmp_path, cloud, action, path, value):
+    cloud.rule(action, "edit", times=None, change=edited(path, value))
+    run = Drive(environment(cloud, tmp_path), spec(tmp_path), "offers")
+    assert run.rc == 1 and run["code"] == "protocol", run.text
+    assert "\x1b" not in run.text
+
+
+@pytest.mark.parametrize("price", [-5, 1e308, "free", None])
+def test_price_that_is_none_is_unknown(tmp_path, cloud, price):
+    cloud.rule("DescribePrice", "edit", times=None, change=edited(("PriceInfo", "Price", "TradePrice"), price))
+    offers = Drive(environment(cloud, tmp_path), spec(tmp_path, "on-demand", gpu="V100-32GB:1"), "offers")["offers"]
+    assert offers and all(o["price"] < 0 or o["price_source"].startswith("catalogue") for o in offers)
+
+
+@pytest.mark.parametrize("reply", [{"success": False}, [], "gone", {"Instances": {"Instance": []}, "NextToken": 3}])
+def test_a_reply_without_a_list_is_no_empty_list(tmp_path, cloud, reply):
+    """Only an empty list of the right form is one."""
+    env, text = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, text, "create").rc == 0
+    cloud.rule("DescribeDisks", "edit", times=None, change=lambda _: reply)
+    assert Drive(env, text, "list").rc == 1
+
+
+def test_a_reclaimed_spot_node_is_ending(tmp_path, cloud):
+    env, text = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, text, "create").rc == 0
+    victim = next(iter(cloud.instances))
+    cloud.instances[victim]["lock"] = "Recycling"
+    states = {r["id"]: r["state"] for r in Drive(env, text, "list").of_kind("instance")}
+    assert states.pop(victim) == "stopping" and set(states.values()) == {"running"}

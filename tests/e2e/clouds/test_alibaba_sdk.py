@@ -123,3 +123,38 @@ def test_sdk_gets_the_errors_that_gpuprov_gets(tmp_path, cloud):
     assert caught.value.code == "SignatureDoesNotMatch"
     run = Drive(environment(cloud, tmp_path, ALIBABA_CLOUD_ACCESS_KEY_SECRET="wrong"), spec(tmp_path), "list")
     assert run["detail"] == "SignatureDoesNotMatch"
+
+
+def test_lists_and_ends_are_those_of_the_sdk(tmp_path, cloud):
+    """The one difference: the SDK writes True where gpuprov writes true."""
+    env, text = environment(cloud, tmp_path), spec(tmp_path)
+    run = Drive(env, text, "create")
+    since = len(cloud.log)
+    assert Drive(env, text, "list").rc == 0
+    ours = {a: sent(cloud, a, since)[0] for a in ("DescribeInstances", "DescribeDisks", "DescribeNetworkInterfaces",
+                                                   "DescribeSecurityGroups", "DescribeKeyPairs")}
+    since, sdk = len(cloud.log), client(cloud)
+    tags = {"gpuprov:owner": run["owner"], "gpuprov:stack": "contract"}
+
+    def tag(kind):
+        return [kind(key=k, value=v) for k, v in tags.items()]
+    where = {"region_id": alibaba.REGION}
+    sdk.describe_instances(m.DescribeInstancesRequest(**where, max_results=100, tag=tag(m.DescribeInstancesRequestTag)))
+    sdk.describe_disks(m.DescribeDisksRequest(**where, max_results=100, tag=tag(m.DescribeDisksRequestTag)))
+    sdk.describe_network_interfaces(m.DescribeNetworkInterfacesRequest(
+        **where, max_results=100, tag=tag(m.DescribeNetworkInterfacesRequestTag)))
+    sdk.describe_security_groups(m.DescribeSecurityGroupsRequest(
+        **where, max_results=100, tag=tag(m.DescribeSecurityGroupsRequestTag)))
+    sdk.describe_key_pairs(m.DescribeKeyPairsRequest(**where, page_size=50, page_number=1,
+                                                     tag=tag(m.DescribeKeyPairsRequestTag)))
+    assert {a: sent(cloud, a, since)[0] for a in ours} == ours
+    since = len(cloud.log)
+    assert Drive(env, text, "destroy").rc == 0
+    end = sent(cloud, "DeleteInstances", since)[0]
+    nodes = [v for k, v in sorted(end.items()) if k.startswith("InstanceId.")]
+    assert {r["id"] for r in run.of_kind("instance")} == set(nodes)
+    since = len(cloud.log)
+    with pytest.raises(ClientException):  # they are gone
+        sdk.delete_instances(m.DeleteInstancesRequest(**where, instance_id=nodes, force=True))
+    theirs = sent(cloud, "DeleteInstances", since)[0]
+    assert dict(theirs, Force=theirs["Force"].lower()) == end
