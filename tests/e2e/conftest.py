@@ -58,7 +58,7 @@ class Gpuprov:
     def __init__(self, program, state, home):
         self.program, self.state = program, state
         self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("AWS_", "GPUPROV_", "XDG_")) and k != "SSH_AUTH_SOCK"}
+                    if not k.startswith(("AWS_", "CLOUDSDK_", "GCE_", "GOOGLE_", "GPUPROV_", "XDG_")) and k != "SSH_AUTH_SOCK"}
         self.env.update(GPUPROV_STATE_DIR=str(state), HOME=str(home), TERM="dumb", LC_ALL="C.UTF-8")
 
     def popen(self, *args, env=None, **kw):
