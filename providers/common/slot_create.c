@@ -15,7 +15,8 @@
 struct slot {
     struct intent *in;
     struct slot_outcome out;
-    bool ended; /* its intent is ended in the journal */
+    bool ended;    /* its intent is ended in the journal */
+    bool repeated; /* sent once more after the lists had shown nothing */
     int sends;
 };
 struct slots {
@@ -219,14 +220,26 @@ static void left_nothing(struct slots *all, struct slot *s) {
     refused(all, s);
 }
 
-static void send_again(struct slots *all) {
+/* The cloud accepted it and did not return an id: it may still be placed, and only its operation has the outcome. */
+static bool is_placing(const struct slot *s) {
+    return s->in->operation != NULL && s->in->operation[0] != '\0' && s->out.made.id[0] == '\0';
+}
+
+/* Without tokens the lists must have been quiet for their lag. A body is too old when its times are. */
+static bool may_repeat(const struct slots *all, const struct slot *s) {
+    int64_t age_s = clock_wall_s() - s->in->created_s;
+    return !s->repeated && !is_placing(s) && age_s >= 0 && age_s < all->c->ops->repeat_max_s;
+}
+
+static void send_again(struct slots *all, bool (*may)(const struct slots *all, const struct slot *s)) {
     struct slots some = *all;
     some.items = xcalloc(all->n, sizeof *some.items);
     some.n = 0;
     size_t *which = xcalloc(all->n, sizeof *which);
     for (size_t i = 0; i < all->n; i++)
-        if (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i])) {
+        if (is_open(&all->items[i], SLOT_UNKNOWN) && may(all, &all->items[i])) {
             which[some.n] = i;
+            all->items[i].repeated = true;
             some.items[some.n++] = all->items[i];
         }
     if (some.n > 0) {
@@ -239,9 +252,10 @@ static void send_again(struct slots *all) {
     free(some.items);
 }
 
-/* The cloud accepted it and did not return an id: it may still be placed, and only its operation has the outcome. */
-static bool is_placing(const struct slot *s) {
-    return s->in->operation != NULL && s->in->operation[0] != '\0' && s->out.made.id[0] == '\0';
+static bool any_to_repeat(const struct slots *all) {
+    for (size_t i = 0; i < all->n; i++)
+        if (is_open(&all->items[i], SLOT_UNKNOWN) && may_repeat(all, &all->items[i])) return true;
+    return false;
 }
 
 /* Runs until no outcome is unknown, or no more can be learned now. */
@@ -257,12 +271,19 @@ static void settle(struct slots *all) {
             sent = sent || (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i]));
         if (gp_cancelled(all->c->cancel)) return;
         if (sent) {
-            send_again(all);
+            send_again(all, may_send_again);
             quiet = 0;
             continue;
         }
         if (all->c->ops->replay_max_s > 0 && !over) return; /* tokens are repeated later instead of waiting */
         quiet = over ? quiet + 1 : 0;
+        if (quiet >= 2 && any_to_repeat(all)) {
+            send_again(all, may_repeat);
+            until = clock_deadline(all->c->ops->settle_ms);
+            all->began_s = clock_wall_s();
+            quiet = 0;
+            continue;
+        }
         if (quiet >= 2) {
             for (size_t i = 0; i < all->n; i++)
                 if (is_open(&all->items[i], SLOT_UNKNOWN) && !is_placing(&all->items[i]))

@@ -187,10 +187,14 @@ def test_a_server_error_is_searched_for(cloud, env, tmp_path):
 
 
 def test_a_lost_request_creates_nothing_twice(cloud, env, tmp_path):
-    cloud.rule("^POST", "drop_before")
-    result, _ = drive(env, spec(tmp_path, nodes=1, offers=[{"provider": "runpod", "regions": ["EU-RO-1"]}]), "create")
+    """It is sent once more after the list's lag; when that is lost too, nothing is there and nothing is open."""
+    path = spec(tmp_path, nodes=1, offers=[{"provider": "runpod", "regions": ["EU-RO-1"]}])
+    cloud.rule("^POST", "drop_before", times=3)
+    result, _ = drive(env, path, "create")
     assert result["rc"] != 0 and "created nothing" in result["message"], result
-    assert len(cloud.requests("POST")) == 1 and cloud.all == {}
+    assert len(cloud.requests("POST")) == 2 and cloud.all == {}
+    result, _ = drive(env, path, "create", "2")
+    assert result["rc"] == 0 and len(cloud.requests("POST")) == 4 and len(cloud.all) == 1, result
 
 
 def test_a_pod_without_a_host_is_removed(cloud, env, tmp_path):
@@ -349,6 +353,16 @@ def test_a_list_that_fails_is_never_an_empty_one(cloud, env, program, tmp_path, 
     assert done.returncode not in (0, 2), done
     done = run(program, dict(env, GPUPROV_STATE_DIR=str(tmp_path / "other")), "gc", "runpod", code=None)
     assert done.returncode != 0, done
+
+
+def test_a_pod_that_stays_is_reported(cloud, env, tmp_path):
+    """RunPod refuses the end: an error, and the pod stays listed."""
+    path = spec(tmp_path, nodes=1)
+    drive(env, path, "create")
+    cloud.rule("^DELETE", "reply", times=1, **told(409, "Conflict", "pod belongs to a cluster"))
+    result, _ = drive(env, path, "destroy")
+    assert result["rc"] != 0 and "belongs to a cluster" in result["message"] and len(cloud.pods) == 1, result
+    assert drive(env, path, "destroy")[0]["rc"] == 0 and cloud.pods == {}
 
 
 def test_gc_without_the_journal(cloud, env, program, tmp_path):

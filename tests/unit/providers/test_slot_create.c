@@ -26,6 +26,7 @@ enum act {
     NO_ROOM,         /* refused */
     LOSES_REPLY,     /* made, the reply is lost once */
     LOSES_REQUEST,   /* not made, no reply */
+    LOSES_FIRST,     /* the same for the first request only */
     PLACES,          /* accepted, placed at the second look */
     FAILS_PLACEMENT, /* accepted, the machine ends in an error */
     NEVER_PLACES
@@ -97,6 +98,14 @@ static void send_all(void *ctx, const struct intent *const *in, size_t n, struct
         struct resource lost;
         resource_init(&lost, RES_INSTANCE, "cloud");
         switch (c->acts[s]) {
+        case LOSES_FIRST:
+            if (c->sends[s] == 1) {
+                gp_fail(&ret[i].err, GP_ELOST, "cloud: connection reset");
+                break;
+            }
+            machine(c, in[i], &ret[i].made);
+            ret[i].state = SLOT_MADE;
+            break;
         case MAKES:
             machine(c, in[i], &ret[i].made);
             ret[i].state = SLOT_MADE;
@@ -319,6 +328,49 @@ static void test_lost_request_made_nothing(void **state) {
     states(c, 0, 1, 1);
 }
 
+/* Where the provider says so, such a request is sent once more. */
+static void test_lost_request_is_repeated_once(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct gp_error err = {0};
+    c->ops.replay_max_s = 0;
+    c->ops.repeat_max_s = 600;
+    c->acts[0] = LOSES_FIRST;
+    c->acts[1] = LOSES_REQUEST;
+    assert_int_equal(create(c, 3, NULL, &made, &err), -GP_ELOST);
+    assert_int_equal(made.list.len, 2);
+    assert_int_equal(c->sends[0], 2);
+    assert_int_equal(c->sends[1], 2);
+    assert_int_equal(c->sends[2], 1);
+    states(c, 0, 2, 1);
+}
+
+/* The next run does so too, but not with an old body. */
+static void test_cut_request_is_repeated_while_young(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0}, old = {0}, young = {0};
+    struct intent_list open = {0};
+    struct gp_error err = {0};
+    c->ops.replay_max_s = 0;
+    c->ops.repeat_max_s = 600;
+    c->acts[0] = c->acts[1] = LOSES_REQUEST;
+    c->list_fails = true; /* the run is cut: its intents stay open */
+    assert_int_equal(create(c, 2, NULL, &made, &err), -GP_EUNKNOWN);
+    c->list_fails = false;
+    c->acts[0] = c->acts[1] = MAKES;
+    assert_int_equal(journal_intents(c->journal, UID, 1u << INTENT_OPEN, &open, NULL), 0);
+    assert_int_equal(open.list.len, 2);
+    open.list.items[0].created_s -= 3600;
+    gp_error_clear(&err);
+    assert_int_equal(create(c, 1, &open.list.items[0], &old, &err), -GP_ELOST);
+    assert_int_equal(c->sends[0], 1);
+    gp_error_clear(&err);
+    assert_int_equal(create(c, 1, &open.list.items[1], &young, &err), 0);
+    assert_int_equal(c->sends[1], 2);
+    assert_int_equal(young.list.len, 1);
+    intent_list_clear(&open);
+}
+
 /* A list that cannot be read proves nothing. */
 static void test_unknown_stays_open(void **state) {
     struct cloud *c = *state;
@@ -498,6 +550,8 @@ int main(void) {
         T(test_lost_reply_is_found_by_tags),
         T(test_lost_reply_is_asked_again_by_token),
         T(test_lost_request_made_nothing),
+        T(test_lost_request_is_repeated_once),
+        T(test_cut_request_is_repeated_while_young),
         T(test_unknown_stays_open),
         T(test_placement),
         T(test_failed_placement_is_capacity),
