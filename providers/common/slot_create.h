@@ -29,8 +29,8 @@ struct slot_ops {
     int64_t poll_ms;      /* pause between two polls of accepted requests */
     int64_t placement_ms; /* time after which a placement counts as undecided */
     int64_t replay_max_s; /* how long a repeated token returns its first machine; 0: never */
-    /* Of a cloud without tokens: a request that left nothing in the lists is sent once more while its intent is younger.
-     * 0: never, it counts as refused. */
+    /* Of a cloud without tokens: a request that left nothing in the lists is sent once more while its intent is
+       younger. 0: never, it counts as refused. */
     int64_t repeat_max_s;
     /* The create request of one slot, as it is sent (kept in the journal). */
     int (*body)(void *ctx, const struct create_req *req, int slot, const char *token, struct str *out,
