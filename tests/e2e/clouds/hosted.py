@@ -3,7 +3,7 @@
 import base64
 
 from alibaba import REGION, Alibaba
-from azure import Azure
+from azure_cloud import Azure
 from google_cloud import Google
 from lambda_cloud import KEY, LambdaCloud
 from mock_lab import addresses
