@@ -169,14 +169,26 @@ int ali_policy_json(const char *owner, char **ret_json, struct gp_error *err);
 int ali_doctor(struct str *text, bool *ret_usable, struct gp_error *err);
 const char *ali_image_os(size_t i); /* systems of image.os */
 
+/* What a launch must know of an image. */
+struct ali_image {
+    char *id;
+    int gib;    /* least size of the system disk; 0: unknown */
+    bool token; /* its cloud-init reads metadata with a token */
+};
+struct ali_images {
+    VEC_OF(struct ali_image) list;
+};
+const struct ali_image *ali_image_seen(const struct ali *a, const char *id); /* NULL: not read by this process */
+int ali_disk_gib(const struct ali *a, const char *image, int gpus);          /* of the system disk */
+
 /* What was read before, for the life of the open provider. */
 struct ali_cache {
     struct strv regions, endpoints; /* of the same index */
     struct ali_vswitches vswitches;
     struct strv vswitch_regions; /* whose default ones are known */
     struct strv groups_ready;    /* "region/id" with the rules of the spec */
-    struct strv hardened;        /* images that read metadata with a token */
-    char *claim_made;            /* uid of a stack that this process has just claimed: it has nothing yet */
+    struct ali_images images;
+    char *claim_made; /* uid of a stack that this process has just claimed: it has nothing yet */
     char *public_cidr;
 };
 

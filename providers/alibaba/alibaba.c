@@ -17,7 +17,8 @@ static void cache_free(struct ali_cache *c) {
     strv_clear(&c->vswitch_regions);
     strv_clear(&c->groups_ready);
     ali_vswitches_clear(&c->vswitches);
-    strv_clear(&c->hardened);
+    for (size_t i = 0; i < c->images.list.len; i++) free(c->images.list.items[i].id);
+    vec_free(&c->images.list);
     free(c->claim_made);
     free(c->public_cidr);
     free(c);

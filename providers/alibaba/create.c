@@ -11,8 +11,6 @@
 #include "providers/common/settle.h"
 
 #define GANG_MAX 100 /* of one call */
-#define DISK_GPU_GIB 100
-#define DISK_GIB 40
 
 /* --- the request --- */
 
@@ -54,6 +52,7 @@ static int build(const struct ali *a, const struct create_req *req, const struct
                  struct str *query, struct gp_error *err) {
     const struct offer *o = req->offer;
     const char *role = spec_effective(req->spec, o->spec_index).role;
+    const struct ali_image *image = ali_image_seen(a, o->image);
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s-[%d,4]", req->stack->name, req->slot_first);
     struct tags tags;
     char when[32];
@@ -74,11 +73,11 @@ static int build(const struct ali *a, const struct create_req *req, const struct
         ali_param(query, "InternetMaxBandwidthOut", "100"); /* Mbit/s; without it a node has no public address */
     }
     ali_param(query, "SystemDisk.Category", "cloud_essd");
-    ali_param_int(query, "SystemDisk.Size", o->gpus > 0 ? DISK_GPU_GIB : DISK_GIB);
+    ali_param_int(query, "SystemDisk.Size", ali_disk_gib(a, o->image, o->gpus));
     ali_param(query, "SystemDisk.Encrypted", "true");
     ali_param(query, "HttpEndpoint", "enabled");
     /* An older cloud-init cannot read its user-data where a token is required. */
-    ali_param(query, "HttpTokens", strv_has(&a->cache->hardened, o->image) ? "required" : "optional");
+    ali_param(query, "HttpTokens", image != NULL && image->token ? "required" : "optional");
     add_market(query, req);
     if (role != NULL) ali_param(query, "RamRoleName", role);
     node_tags(req, &tags);

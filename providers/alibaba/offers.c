@@ -13,7 +13,10 @@
 
 #define TYPES_MAX 12     /* sizes of one GPU */
 #define PRICE_MAX 100000 /* per hour, in any currency of the cloud */
-#define SMALL_VCPUS 2    /* a node without a GPU and a type */
+#define DISK_GPU_GIB 100
+#define DISK_GIB 40
+#define DISK_MAX_GIB 2048 /* of the cloud */
+#define SMALL_VCPUS 2     /* a node without a GPU and a type */
 #define SMALL_MEMORY_GIB 4
 
 /* --- systems --- */
@@ -153,6 +156,17 @@ static int on_zone(void *ctx, const json_t *item, struct gp_error *err) {
     return 0;
 }
 
+const struct ali_image *ali_image_seen(const struct ali *a, const char *id) {
+    for (size_t i = 0; i < a->cache->images.list.len; i++)
+        if (strcmp(a->cache->images.list.items[i].id, id) == 0) return &a->cache->images.list.items[i];
+    return NULL;
+}
+
+int ali_disk_gib(const struct ali *a, const char *image, int gpus) {
+    const struct ali_image *seen = ali_image_seen(a, image);
+    return GP_MAX(gpus > 0 ? DISK_GPU_GIB : DISK_GIB, seen != NULL ? seen->gib : 0);
+}
+
 static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
     struct search *s = ctx;
     const char *id = json_str(item, "ImageId", "");
@@ -166,8 +180,13 @@ static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
     resource_set(&s->image.name, json_str(item, "ImageName", id));
     str_one_line(s->image.name);
     s->image.created_s = created_s;
-    if (strcmp(json_str(item, "Features.ImdsSupport", ""), "v2") == 0 && !strv_has(&s->a->cache->hardened, id))
-        strv_add(&s->a->cache->hardened, id);
+    if (ali_image_seen(s->a, id) == NULL) {
+        int64_t gib = json_int(item, "Size", 0);
+        struct ali_image one = {.id = xstrdup(id),
+                                .gib = gib > 0 && gib <= DISK_MAX_GIB ? (int)gib : 0,
+                                .token = strcmp(json_str(item, "Features.ImdsSupport", ""), "v2") == 0};
+        vec_push(&s->a->cache->images.list, one);
+    }
     s->image.x86 = strcmp(json_str(item, "Architecture", "x86_64"), "arm64") != 0;
     return 0;
 }
@@ -328,7 +347,7 @@ static void read_prices(struct search *s, size_t n) {
         ali_param(&l->query, "PriceUnit", "Hour");
         ali_param(&l->query, "ImageId", s->image.id);
         ali_param(&l->query, "SystemDisk.Category", "cloud_essd");
-        ali_param_int(&l->query, "SystemDisk.Size", t->gpus > 0 ? 100 : 40);
+        ali_param_int(&l->query, "SystemDisk.Size", ali_disk_gib(s->a, s->image.id, t->gpus));
     }
     ali_lists(s->a, lists, n, NULL);
     for (size_t i = 0; i < n; i++) ali_list_clear(&lists[i]);

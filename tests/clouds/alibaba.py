@@ -168,7 +168,8 @@ class Alibaba(Gateway):
                    "Features": {"ImdsSupport": "v2"}}
                   for day, day2 in (("20260801", "2026-08-01"), ("20261001", "2026-10-01"))]
         if "ImageId" in q:
-            images = [dict(images[0], ImageId="m-image0001", ImageName="own", Features={})] if q["ImageId"] == "m-image0001" else []
+            own = dict(images[0], ImageId="m-image0001", ImageName="own", Features={}, Size=200)
+            images = [own] if q["ImageId"] == "m-image0001" else []
         return self.page("Images", "Image", images, q)
 
     # --- tags and pages ---
@@ -398,6 +399,8 @@ class Alibaba(Gateway):
             raise fault(400, "InvalidAmount", "Amount and MinAmount")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9:_.-]*(\[\d+,\d\])?", q.get("InstanceName", "a")):
             raise fault(400, "InvalidInstanceName.Malformed", "The specified InstanceName is wrongly formed.")
+        if int(q["SystemDisk.Size"]) < (200 if q["ImageId"] == "m-image0001" else 20):
+            raise fault(400, "InvalidSystemDiskSize.LessThanImageSize", "SystemDisk.Size is less than the image's.")
         when = q.get("AutoReleaseTime")
         if when:
             at = calendar.timegm(time.strptime(when, "%Y-%m-%dT%H:%M:%SZ"))

@@ -100,11 +100,11 @@ def test_request_of_a_gang(tmp_path, cloud):
     assert cloud.left() == []
 
 
-def test_metadata_needs_a_token_only_where_the_image_knows_it(tmp_path, cloud):
+def test_an_image_has_its_size_and_its_way_to_metadata(tmp_path, cloud):
     text = spec(tmp_path, image={"id": "m-image0001"}, nodes=1)
     assert Drive(environment(cloud, tmp_path), text, "create").rc == 0
     q = query(cloud.actions("RunInstances")[0])
-    assert (q["ImageId"], q["HttpTokens"]) == ("m-image0001", "optional")
+    assert (q["ImageId"], q["HttpTokens"], q["SystemDisk.Size"]) == ("m-image0001", "optional", "200")
 
 
 def test_calls_before_the_launch(tmp_path, cloud):
