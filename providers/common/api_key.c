@@ -19,7 +19,7 @@ static bool key_valid(const char *s) {
     return n > 0 && n <= KEY_MAX;
 }
 
-static int take(const struct api_key_rules *rules, struct api_key *l, const char *value, char *source,
+static int take(const struct api_key_rules *rules, struct api_key *k, const char *value, char *source,
                 struct gp_error *err) {
     if (!key_valid(value)) {
         gp_fail(err, GP_EAUTH, "%s: the API key of %s is not one line of printable characters: correct it",
@@ -27,9 +27,9 @@ static int take(const struct api_key_rules *rules, struct api_key *l, const char
         free(source);
         return -GP_EAUTH;
     }
-    secret_set(&l->key, value, strlen(value));
-    free(l->source);
-    l->source = source;
+    secret_set(&k->key, value, strlen(value));
+    free(k->source);
+    k->source = source;
     return 0;
 }
 
@@ -56,7 +56,7 @@ static char *find_in(const struct api_key_rules *rules, char *text) {
     return value;
 }
 
-static int from_file(const struct api_key_rules *rules, struct api_key *l, bool *ret_found, struct gp_error *err) {
+static int from_file(const struct api_key_rules *rules, struct api_key *k, bool *ret_found, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_expand_home(rules->file);
     GP_AUTO_STR struct str text = {0};
     struct stat st;
@@ -68,25 +68,25 @@ static int from_file(const struct api_key_rules *rules, struct api_key *l, bool 
         r = gp_fail(err, GP_EAUTH, "%s: '%s' has no %s%s%s: add it, or set %s", rules->provider, path,
                     rules->line != NULL ? "line '" : "key", rules->line != NULL ? rules->line : "",
                     rules->line != NULL ? " = KEY'" : "", rules->variables[0]);
-    if (r == 0) r = take(rules, l, value, xasprintf("'%s'", path), err);
-    free(l->warning);
-    l->warning = NULL;
+    if (r == 0) r = take(rules, k, value, xasprintf("'%s'", path), err);
+    free(k->warning);
+    k->warning = NULL;
     if (r == 0 && stat(path, &st) == 0 && (st.st_mode & 077) != 0)
-        l->warning = xasprintf("%s: other users can read the API key in '%s' (mode %04o): run 'chmod 600 %s'",
+        k->warning = xasprintf("%s: other users can read the API key in '%s' (mode %04o): run 'chmod 600 %s'",
                                rules->provider, path, (unsigned)(st.st_mode & 07777), path);
     *ret_found = r == 0;
     if (text.s != NULL) explicit_bzero(text.s, text.cap);
     return r;
 }
 
-int api_key_load(const struct api_key_rules *rules, struct api_key *l, struct gp_error *err) {
+int api_key_load(const struct api_key_rules *rules, struct api_key *k, struct gp_error *err) {
     bool found = false;
     for (size_t i = 0; rules->variables[i] != NULL; i++) {
         const char *value = getenv(rules->variables[i]);
         if (value != NULL && value[0] != '\0')
-            return take(rules, l, value, xasprintf("the variable %s", rules->variables[i]), err);
+            return take(rules, k, value, xasprintf("the variable %s", rules->variables[i]), err);
     }
-    int r = from_file(rules, l, &found, err);
+    int r = from_file(rules, k, &found, err);
     if (r != 0 || found) return r;
     r = gp_fail(err, GP_EAUTH, "%s: no API key: set %s, or write %s%s to %s", rules->provider, rules->variables[0],
                 rules->line != NULL ? rules->line : "it", rules->line != NULL ? " = KEY" : "", rules->file);
@@ -97,21 +97,21 @@ int api_key_load(const struct api_key_rules *rules, struct api_key *l, struct gp
     return r;
 }
 
-int api_key_renew(const struct api_key_rules *rules, struct api_key *l, struct gp_error *err) {
+int api_key_renew(const struct api_key_rules *rules, struct api_key *k, struct gp_error *err) {
     GP_AUTO_SECRET struct secret old = {0};
-    secret_copy(&old, &l->key);
-    int r = api_key_load(rules, l, err);
+    secret_copy(&old, &k->key);
+    int r = api_key_load(rules, k, err);
     if (r != 0) return r;
-    if (secret_equal(&old, secret_reveal(&l->key), l->key.len))
+    if (secret_equal(&old, secret_reveal(&k->key), k->key.len))
         return gp_fail(err, GP_EAUTH, "%s: the API key of %s is still the one that was refused", rules->provider,
-                       l->source);
+                       k->source);
     return 0;
 }
 
-void api_key_clear(struct api_key *l) {
-    secret_clear(&l->key);
-    free(l->source);
-    free(l->warning);
+void api_key_clear(struct api_key *k) {
+    secret_clear(&k->key);
+    free(k->source);
+    free(k->warning);
 }
 
 /* Without TLS the key would be readable on the way. */

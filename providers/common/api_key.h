@@ -20,7 +20,7 @@ struct api_key {
 };
 void api_key_clear(struct api_key *k);
 /* -GP_EAUTH with the detail PROVIDER_NO_CREDENTIALS: there is none. */
-int api_key_load(const struct api_key_rules *rules, struct api_key *ret, struct gp_error *err);
+int api_key_load(const struct api_key_rules *rules, struct api_key *k, struct gp_error *err);
 /* Reads it again after it was refused, because it may have been replaced. -GP_EAUTH: it is the same. */
 int api_key_renew(const struct api_key_rules *rules, struct api_key *k, struct gp_error *err);
 

@@ -11,8 +11,8 @@
 static int list(void *ctx, void (*each)(void *arg, const char *id, const char *name, const char *line), void *arg,
                 struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *data = NULL, *key;
-    size_t i;
+    json_t *data = NULL, *key = NULL;
+    size_t i = 0;
     int r = lambda_call(ctx, "GET", "/ssh-keys", NULL, LAMBDA_LIST, &reply, &data, err);
     if (r != 0) return r;
     json_array_foreach(data, i, key)

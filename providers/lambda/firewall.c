@@ -35,8 +35,8 @@ static bool is_name(const char *name) {
 
 int lambda_rulesets_read(struct lambda *l, struct lambda_rulesets *ret, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *data = NULL, *one;
-    size_t i;
+    json_t *data = NULL, *one = NULL;
+    size_t i = 0;
     int r = lambda_call(l, "GET", "/firewall-rulesets", NULL, LAMBDA_LIST, &reply, &data, err);
     if (r != 0) return r;
     json_array_foreach(data, i, one) {
@@ -132,8 +132,8 @@ static json_t *rules_of(const struct strv *from) {
 static int warn_of_global(struct lambda *l, const struct strv *from, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
     GP_AUTO_STRV struct strv wider = {0};
-    json_t *data = NULL, *one;
-    size_t i;
+    json_t *data = NULL, *one = NULL;
+    size_t i = 0;
     if (l->global_seen) return 0;
     int r = lambda_call(l, "GET", "/firewall-rulesets/global", NULL, 0, &reply, &data, err);
     if (r != 0) return r;

@@ -9,9 +9,9 @@
 
 void lambda_tags_decode(const json_t *instance, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
-    const json_t *all = json_at(instance, "tags"), *one;
+    const json_t *all = json_at(instance, "tags"), *one = NULL;
     const char *name = json_str(instance, "name", ""), *key = strrchr(name, ' ');
-    size_t i;
+    size_t i = 0;
     json_array_foreach(all, i, one) labels_add(&labels, json_str(one, "key", ""), json_str(one, "value", ""));
     labels_read(&labels_lambda, &labels, ret);
     /* Tags cannot be changed later: the fingerprint of the host key is the end of the name. */
@@ -19,8 +19,8 @@ void lambda_tags_decode(const json_t *instance, struct tags *ret) {
 }
 
 static bool has_tag_of_ours(const json_t *instance) {
-    const json_t *all = json_at(instance, "tags"), *one;
-    size_t i;
+    const json_t *all = json_at(instance, "tags"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(all, i, one) {
         if (str_starts(json_str(one, "key", ""), labels_lambda.prefix)) return true;
     }
@@ -77,8 +77,8 @@ static bool is_known(const struct resource_list *known, const char *id) {
 int lambda_instances(struct lambda *l, const struct resource_list *known, struct resource_list *ret,
                      struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *data = NULL, *one;
-    size_t i;
+    json_t *data = NULL, *one = NULL;
+    size_t i = 0;
     int r = lambda_call(l, "GET", "/instances", NULL, LAMBDA_LIST, &reply, &data, err);
     if (r != 0) return r;
     json_array_foreach(data, i, one) {
@@ -96,8 +96,8 @@ int lambda_instances(struct lambda *l, const struct resource_list *known, struct
 
 static int all_regions(struct lambda *l, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *data = NULL, *one;
-    size_t i;
+    json_t *data = NULL, *one = NULL;
+    size_t i = 0;
     if (l->regions.n > 0) return 0;
     int r = lambda_call(l, "GET", "/regions", NULL, LAMBDA_LIST, &reply, &data, err);
     if (r != 0) return r;

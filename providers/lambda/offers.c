@@ -53,8 +53,8 @@ enum image_by { BY_ID, BY_FAMILY, BY_STACK };
 
 static const json_t *newest(const struct search *s, const char *region, const char *arch, enum image_by by,
                             const char *name, const char *version) {
-    const json_t *found = NULL, *image;
-    size_t i;
+    const json_t *found = NULL, *image = NULL;
+    size_t i = 0;
     json_array_foreach(s->images, i, image) {
         const char *family = json_str(image, "family", "");
         bool fits = by == BY_ID       ? str_eq(json_str(image, "id", ""), name)
@@ -164,8 +164,8 @@ static void add_offer(struct search *s, const struct type *t, const char *region
 }
 
 static bool has_room(const struct type *t, const char *region) {
-    const json_t *all = json_at(t->item, "regions_with_capacity_available"), *one;
-    size_t i;
+    const json_t *all = json_at(t->item, "regions_with_capacity_available"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(all, i, one) {
         if (str_eq(json_str(one, "name", ""), region)) return true;
     }
@@ -173,8 +173,8 @@ static bool has_room(const struct type *t, const char *region) {
 }
 
 static void offers_of_type(struct search *s, const struct type *t) {
-    const json_t *all = json_at(t->item, "regions_with_capacity_available"), *one;
-    size_t i;
+    const json_t *all = json_at(t->item, "regions_with_capacity_available"), *one = NULL;
+    size_t i = 0;
     for (size_t k = 0; k < s->want->regions.n; k++) {
         const char *region = s->want->regions.v[k];
         if (has_room(t, region)) add_offer(s, t, region);
@@ -229,8 +229,8 @@ static int search_types(struct search *s, json_t *types, struct gp_error *err) {
     struct types all = {0};
     GP_AUTO_STRV struct strv counts = {0};
     GP_AUTO_STRV struct strv models = {0};
-    const char *key;
-    json_t *item;
+    const char *key = NULL;
+    json_t *item = NULL;
     json_object_foreach(types, key, item) {
         struct type t;
         if (!type_read(key, item, &t)) continue;

@@ -32,11 +32,5 @@ static const char *os(size_t i) {
     return i < GP_ARRAY_LEN(names) ? names[i] : NULL;
 }
 
-/* Of the recorded list of 2025-11-22 and of the API description. */
-static const char *gpu(size_t i) {
-    static const char *const names[] = {"A10", "A100", "A6000", "B200", "GH200", "H100", "RTX 6000", "V100"};
-    return i < GP_ARRAY_LEN(names) ? names[i] : NULL;
-}
-
-const struct spec_provider lambda_spec = {
-    .name = "lambda", .doc = "Lambda Cloud, on demand", .keys = keys, .gpu = gpu, .os = os};
+/* No list of GPU models: GET /instance-types has them, also new ones. */
+const struct spec_provider lambda_spec = {.name = "lambda", .doc = "Lambda Cloud, on demand", .keys = keys, .os = os};

@@ -80,8 +80,8 @@ static int tag_one(struct shade *s, const char *id, const char *key, const char 
     GP_AUTO_LABELS struct label_list labels = {0};
     GP_AUTO_FREE char *prefix = xasprintf("%s%s", labels_shadeform.prefix, key);
     struct tags tags;
-    json_t *one;
-    size_t i;
+    json_t *one = NULL;
+    size_t i = 0;
     int r = shade_call(s, "GET", read, NULL, 0, NULL, &info, NULL, err);
     if (r != 0) return r;
     tags_init(&tags);

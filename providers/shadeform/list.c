@@ -17,8 +17,8 @@ static bool split_tag(const char *text, struct label *ret) {
 /* False: it has no tag of gpuprov. */
 static bool tags_decode(const json_t *instance, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
-    const json_t *all = json_at(instance, "tags"), *one;
-    size_t i;
+    const json_t *all = json_at(instance, "tags"), *one = NULL;
+    size_t i = 0;
     json_array_foreach(all, i, one) {
         struct label l;
         if (json_is_string(one) && split_tag(json_string_value(one), &l)) vec_push(&labels.list, l);
@@ -76,8 +76,8 @@ static bool is_known(const struct resource_list *known, const char *id) {
 int shade_instances(struct shade *s, const struct resource_list *known, struct resource_list *ret,
                     struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *all = NULL, *one;
-    size_t i;
+    json_t *all = NULL, *one = NULL;
+    size_t i = 0;
     int r = shade_call(s, "GET", "/instances", NULL, 0, "instances", &reply, &all, err);
     if (r != 0) return r;
     json_array_foreach(all, i, one) {

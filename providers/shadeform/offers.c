@@ -47,9 +47,9 @@ static char *gpu_text(const json_t *type) {
 /* The newest of os_options that fits: names are "ubuntu22.04_cuda12.2_shade_os". */
 static const char *os_find(const struct search *s, const json_t *type) {
     const struct spec_image *want = spec_effective(s->spec, s->index).image;
-    const json_t *all = json_at(type, "configuration.os_options"), *one;
+    const json_t *all = json_at(type, "configuration.os_options"), *one = NULL;
     const char *found = NULL;
-    size_t i;
+    size_t i = 0;
     bool cuda = want->os == NULL && want->id == NULL && s->spec->gpu.model != NULL;
     const char *os = want->os != NULL ? want->os : "ubuntu-";
     GP_AUTO_FREE char *prefix = xasprintf("%.*s%s", (int)strcspn(os, "-"), os, strchr(os, '-') + 1);
@@ -102,10 +102,10 @@ static void add_offer(struct search *s, const json_t *type, const char *region, 
 }
 
 static void offers_of_type(struct search *s, const json_t *type) {
-    const json_t *all = json_at(type, "availability"), *one;
+    const json_t *all = json_at(type, "availability"), *one = NULL;
     const char *cloud = json_str(type, "cloud", "");
     GP_AUTO_FREE char *gpu = gpu_text(type);
-    size_t i;
+    size_t i = 0;
     if (!form_word(json_str(type, "shade_instance_type", "")) || !fits(s, type, gpu)) return;
     s->seen = true;
     const char *os = os_find(s, type);
@@ -157,8 +157,8 @@ static int nothing(const struct search *s, struct gp_error *err) {
 int shade_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                  struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *types = NULL, *type;
-    size_t i, before = ret->list.len;
+    json_t *types = NULL, *type = NULL;
+    size_t i = 0, before = ret->list.len;
     struct search s = {.s = shade_of(p), .spec = spec, .want = &spec->offers.items[index], .index = index, .out = ret};
     int r = 0;
     if (!spec->access.public_ip || spec_effective(spec, index).ssh_from->n > 0) {

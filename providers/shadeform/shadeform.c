@@ -102,8 +102,8 @@ int shade_call(struct shade *s, const char *method, const char *path, const json
 static int list_keys(void *ctx, void (*each)(void *arg, const char *id, const char *name, const char *line), void *arg,
                      struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *all = NULL, *key;
-    size_t i;
+    json_t *all = NULL, *key = NULL;
+    size_t i = 0;
     int r = shade_call(ctx, "GET", "/sshkeys", NULL, 0, "ssh_keys", &reply, &all, err);
     if (r != 0) return r;
     json_array_foreach(all, i, key)
