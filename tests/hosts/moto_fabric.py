@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What moto's EC2 lacks: placement groups, capacity reservations, and the rules of RunInstances about them and about
-several network interfaces. A moto server that begins with START has them; importing this changes moto's classes.
+several network interfaces; and the gate: a request of gpuprov that the API description does not allow is refused
+(tests/e2e/ec2_gate.py). A moto server that begins with START has them; importing this changes moto's classes.
 
 CreateCapacityReservation makes what a test needs: the
 tag "block" makes it a Capacity Block, the tag "state" sets its state."""
 import pathlib
 import uuid
+import xml.sax.saxutils
 
 HERE = pathlib.Path(__file__).resolve().parent
-START = f"import sys; sys.path.insert(0, {str(HERE)!r}); import moto_fabric; moto_fabric.install()\n"
+E2E = HERE.parent / "e2e"
+START = (f"import sys; sys.path[:0] = [{str(HERE)!r}, {str(E2E)!r}]; import moto_fabric; "
+         "moto_fabric.install()\n")
 
 
 def install():
@@ -16,6 +20,19 @@ def install():
     from moto.ec2.exceptions import EC2ClientError
     from moto.ec2.responses import EC2Response
     from moto.ec2.responses.instances import InstanceResponse
+
+    import ec2_gate
+
+    def call_action(self, before=EC2Response.call_action):
+        if self.headers.get("User-Agent", "").startswith("gpuprov/"):
+            try:
+                ec2_gate.ec2({k: v[0] for k, v in self.querystring.items()})
+            except ec2_gate.Wrong as e:
+                body = ("<Response><Errors><Error><Code>GateRefused</Code><Message>%s</Message></Error></Errors>"
+                        "<RequestID>gate</RequestID></Response>" % xml.sax.saxutils.escape(str(e)))
+                return 400, {"status": 400}, body
+        return before(self)
+    EC2Response.call_action = call_action
 
     def fail(code, message):
         raise EC2ClientError(code, message)
