@@ -6,6 +6,7 @@
 
 #include "providers/openstack/os_int.h"
 
+#include "base/clock.h"
 #include "base/form.h"
 #include "providers/common/intents.h"
 #include "providers/common/settle.h"
@@ -178,4 +179,52 @@ int os_address_ensure(struct os *o, const struct intent *of, const struct tags *
     }
     if (err != NULL) *err = why;
     return r;
+}
+
+/* --- launches that were cut before the address --- */
+
+static bool has_address(const struct resource_list *addresses, const struct resource *server) {
+    for (size_t i = 0; i < addresses->list.len; i++)
+        if (str_eq(addresses->list.items[i].private_ip, server->private_ip) &&
+            str_eq(addresses->list.items[i].uid, server->uid))
+            return true;
+    return false;
+}
+
+static int complete(struct os *o, const struct resource *server, bool *ret_missing, struct gp_error *err) {
+    struct intent of = {.uid = server->uid, .region = server->region, .deadline_s = server->expires_s};
+    struct tags t;
+    tags_init(&t);
+    resource_set(&t.owner, server->owner);
+    resource_set(&t.stack, server->stack);
+    resource_set(&t.uid, server->uid);
+    t.expires_s = server->expires_s;
+    t.slot_first = server->slot;
+    t.slot_count = 1;
+    t.attempt = server->attempt;
+    int r = os_address_ensure(o, &of, &t, server, ret_missing, err);
+    tags_clear(&t);
+    return r;
+}
+
+int os_addresses_complete(struct os *o, const char *region, const char *uid, struct gp_error *err) {
+    int64_t until = clock_deadline(OS_PLACEMENT_MS);
+    for (;;) {
+        GP_AUTO_RESOURCES struct resource_list servers = {0};
+        GP_AUTO_RESOURCES struct resource_list addresses = {0};
+        size_t open = 0;
+        int r = os_servers_list(o, region, &servers, err);
+        if (r == 0) r = os_addresses_list(o, region, &addresses, err);
+        for (size_t i = 0; r == 0 && i < servers.list.len; i++) {
+            const struct resource *s = &servers.list.items[i];
+            bool missing = false;
+            if (!str_eq(s->uid, uid) || !str_eq(s->owner, o->base.owner) || s->slot < 0) continue;
+            if (s->public_ip[0] != '\0' || has_address(&addresses, s)) continue;
+            if (s->state == RES_RUNNING) r = complete(o, s, &missing, err);
+            if (s->state == RES_PENDING || missing) open++;
+        }
+        if (r != 0 || open == 0 || clock_left_ms(until) == 0) return r;
+        r = gp_sleep(1000, o->cancel, err);
+        if (r != 0) return r;
+    }
 }

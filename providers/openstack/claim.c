@@ -153,7 +153,8 @@ static int renew(struct os *o, const struct prepare_req *req, const char *name, 
     return r != 0 ? r : -(int)why.code;
 }
 
-/* A stack that has machines keeps its claim; its groups get the rules of the current spec. */
+/* A stack that has machines keeps its claim; its groups get the rules of the current spec, and servers of a launch that
+ * was killed their addresses. */
 static int apply_access(struct os *o, const struct prepare_req *req, struct gp_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {
@@ -161,6 +162,7 @@ static int apply_access(struct os *o, const struct prepare_req *req, struct gp_e
         bool its = k->kind == RES_GROUP && k->state != RES_GONE && str_eq(k->provider, "openstack") &&
                    str_eq(k->uid, req->stack->uid) && os_uuid(k->id);
         if (its) r = os_group_rules(o, req->spec, k->region, k->id, err);
+        if (its && r == 0 && req->spec->access.public_ip) r = os_addresses_complete(o, k->region, req->stack->uid, err);
     }
     return r != 0 ? gp_wrap(err, "access of stack '%s'", req->stack->name) : 0;
 }

@@ -12,8 +12,6 @@
 #include "providers/common/intents.h"
 #include "providers/common/slot_create.h"
 
-#define PLACEMENT_MS ((int64_t)20 * 60000) /* an image is copied to the host first; bare metal takes longest */
-
 struct launching {
     struct os *o;
     const struct create_req *req;
@@ -180,11 +178,11 @@ static void on_poll(void *ctx, const struct intent *const *in, size_t n, struct 
 }
 
 /* Of a request without a reply: the servers that were built. One in BUILD is waited for, and one in ERROR is removed:
- * neither is a node yet. */
+ * neither is a node yet. Read at least twice: one list that lacks a server proves nothing. */
 static int on_list(void *ctx, const char *region, const char *uid, struct resource_list *ret, struct gp_error *err) {
     struct launching *l = ctx;
-    int64_t until = clock_deadline(PLACEMENT_MS);
-    for (;;) {
+    int64_t until = clock_deadline(OS_PLACEMENT_MS);
+    for (int round = 0;; round++) {
         GP_AUTO_RESOURCES struct resource_list all = {0};
         struct resource_list failed = {0}; /* borrowed */
         size_t building = 0;
@@ -206,16 +204,16 @@ static int on_list(void *ctx, const char *region, const char *uid, struct resour
         }
         if (r == 0 && failed.list.len > 0) r = os_servers_end(l->o, &failed, err);
         vec_free(&failed.list);
-        for (size_t i = 0; r == 0 && building == 0 && i < all.list.len; i++) {
+        for (size_t i = 0; r == 0 && building == 0 && round > 0 && i < all.list.len; i++) {
             const struct resource *s = &all.list.items[i];
             if (str_eq(s->uid, uid) && str_eq(s->owner, l->o->base.owner) && s->state == RES_RUNNING)
                 resource_list_add(ret, s);
         }
-        if (r != 0 || building == 0) return r;
+        if (r != 0 || (building == 0 && round > 0)) return r;
         if (clock_left_ms(until) == 0)
             return gp_fail(err, GP_EUNKNOWN, "openstack: %zu servers are still being built: run the same command again",
                            building);
-        r = gp_sleep(1000, l->o->cancel, err);
+        r = gp_sleep(500, l->o->cancel, err);
         if (r != 0) return r;
     }
 }
@@ -226,9 +224,9 @@ static int on_destroy(void *ctx, const struct resource_list *what, struct gp_err
 }
 
 static const struct slot_ops slots = {.provider = "openstack",
-                                      .settle_ms = 10 * 1000,
+                                      .settle_ms = 30 * 1000,
                                       .poll_ms = 1000,
-                                      .placement_ms = PLACEMENT_MS,
+                                      .placement_ms = OS_PLACEMENT_MS,
                                       .replay_max_s = 0,
                                       .body = on_body,
                                       .send = on_send,

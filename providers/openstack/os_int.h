@@ -169,8 +169,13 @@ int os_groups_list(struct os *o, const char *region, struct resource_list *ret, 
 /* Makes sure that the server has a public address. ret_missing: its port does not exist yet. */
 int os_address_ensure(struct os *o, const struct intent *of, const struct tags *tags, const struct resource *server,
                       bool *ret_missing, struct gp_error *err);
-/* An address of gpuprov's. fixed: where it leads to, ""; owned by the resource's private_ip. */
+/* The same for each server of the stack, once it is built: a launch may have been cut before. */
+int os_addresses_complete(struct os *o, const char *region, const char *uid, struct gp_error *err);
+/* Addresses of gpuprov's; private_ip is where each leads to. */
 int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err);
+
+/* An image is copied to the host first; bare metal takes longest. */
+#define OS_PLACEMENT_MS ((int64_t)20 * 60000)
 
 /* --- machines (list.c) --- */
 /* One server of a reply. -GP_EPROTO: malformed. */
