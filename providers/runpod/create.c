@@ -13,8 +13,6 @@
 
 /* The script is in base64, so that no quotes of it meet those of RunPod's way to a command line. */
 #define ARGS "sh -c 'eval \"$(printf %s \"$" RUNPOD_START "\" | base64 -d)\"'"
-#define GPU_DISK_GB 50 /* the container's own; RunPod's PyTorch images need most of 30 */
-#define CPU_DISK_GB 20
 #define PLACEMENT_MS (3 * 60 * 1000)
 
 /* --- the body --- */
@@ -59,7 +57,7 @@ static int body(void *ctx, const struct create_req *req, int slot, const char *t
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s-%d-%s-a%d", req->stack->name, slot, req->stack->uid, req->attempt);
     GP_AUTO_JSON json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:i, s:[s], s:o, s:s}", "name", name, "image", o->image,
                                        "cloud", str_ends(o->zone, "-" RUNPOD_COMMUNITY) ? "COMMUNITY" : "SECURE",
-                                       gpu ? "gpu" : "cpu", compute(req), "disk", gpu ? GPU_DISK_GB : CPU_DISK_GB,
+                                       gpu ? "gpu" : "cpu", compute(req), "disk", runpod_disk_gb(req->spec, o->gpus),
                                        "ports", "22/tcp", "env", environment(req, slot), "args", ARGS);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "runpod: the name of the image is not valid UTF-8: correct image.id");
     if (strcmp(o->region, RUNPOD_ANYWHERE) != 0) json_object_set_new(j, "dataCenterIds", json_pack("[s]", o->region));

@@ -10,6 +10,8 @@
 #include "providers/common/gpu_name.h"
 #include "software/software.h"
 
+#include <strings.h>
+
 #define PRICE_MAX 10000.0 /* USD for an hour of one GPU; more is no price */
 
 struct search {
@@ -72,7 +74,14 @@ static bool in_stock(const json_t *at) {
     return strcmp(level, "NONE") != 0;
 }
 
-static void add(struct search *s, const struct offer *of, const char *region) {
+static enum offer_stock stock_of(const json_t *at) {
+    const char *level = json_str(at, "availability", "");
+    for (enum offer_stock o = OFFER_STOCK_NONE; o <= OFFER_STOCK_HIGH; o++)
+        if (strcasecmp(level, offer_stock_name(o)) == 0) return o;
+    return OFFER_STOCK_UNKNOWN;
+}
+
+static void add(struct search *s, const struct offer *of, const char *region, enum offer_stock stock) {
     char day[32];
     if (s->want->regions.n > 0 && !strv_has(&s->want->regions, region)) return;
     if (s->spec->nodes > 1 && !strv_has(&s->joined, region)) return;
@@ -90,6 +99,8 @@ static void add(struct search *s, const struct offer *of, const char *region) {
                       .gpus = of->gpus,
                       .vcpus = of->vcpus,
                       .memory_gib = of->memory_gib,
+                      .disk_gib = runpod_disk_gb(s->spec, of->gpus),
+                      .stock = stock,
                       .price_usd_per_h = of->price_usd_per_h,
                       .price_source =
                           of->price_usd_per_h < 0 ? xstrdup("") : xasprintf("RunPod's catalogue %.10s", day)};
@@ -102,10 +113,10 @@ static void add_places(struct search *s, const json_t *type, const struct offer 
     size_t i, before = s->out->list.len;
     json_array_foreach(centers, i, one) {
         const char *id = json_str(one, "id", "");
-        if (form_word(id) && in_stock(one)) add(s, of, id);
+        if (form_word(id) && in_stock(one)) add(s, of, id, stock_of(one));
     }
     bool anywhere = strv_has(&s->want->regions, RUNPOD_ANYWHERE) || strcmp(s->zone, RUNPOD_COMMUNITY) == 0;
-    if (s->out->list.len == before && anywhere && in_stock(type)) add(s, of, RUNPOD_ANYWHERE);
+    if (s->out->list.len == before && anywhere && in_stock(type)) add(s, of, RUNPOD_ANYWHERE, stock_of(type));
 }
 
 static double price_of(const json_t *type, const char *path, int units) {

@@ -121,6 +121,7 @@ const struct provider_ops provider_runpod = {
     .boot_timeout_ms = 20 * 60 * 1000, /* a host without the image fetches tens of gigabytes */
     .settle_ms = 10 * 1000,
     .image_refusal = "RunPod cannot make an image of a pod",
+    .policy_refusal = "RunPod's API keys have no permissions for single pods",
     .doctor = runpod_doctor,
     .open = runpod_open,
     .close = runpod_close,

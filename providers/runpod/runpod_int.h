@@ -65,6 +65,7 @@ int runpod_list(struct provider *p, const struct list_req *req, struct resource_
 extern const struct spec_provider runpod_spec;
 extern const char *const runpod_image;      /* of `image: auto` */
 extern const char *const runpod_image_cuda; /* "12.8" */
+int runpod_disk_gb(const struct spec *spec, int gpus);
 const char *runpod_image_of(const struct spec *spec, size_t index);
 
 int runpod_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,

@@ -37,6 +37,11 @@ const char *runpod_image_of(const struct spec *spec, size_t index) {
     return image->id != NULL ? image->id : runpod_image;
 }
 
+/* The container's own disk; RunPod's PyTorch images need most of 30 GB. */
+int runpod_disk_gb(const struct spec *spec, int gpus) {
+    return spec->disk_gib > 0 ? (spec->disk_gib * 1074 + 999) / 1000 : gpus > 0 ? 50 : 20;
+}
+
 const struct spec_provider runpod_spec = {.name = "runpod",
                                           .doc = "RunPod pods",
                                           .keys = keys,

@@ -13,7 +13,7 @@ import time
 import ec2
 import pytest
 from runpod import CAPACITY, RunPod
-from test_provider_contract import CASES, run_contract
+from test_provider_contract import CASES, REFUSALS, run_contract
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def run(program, env, *words, code=0):
 
 # --- the contract ---
 
-def faults(cloud, case):
+def faults(cloud, case, flag):
     def half(reply):
         return {"id": reply["id"], "status": "STARTING"}
 
@@ -74,6 +74,10 @@ def faults(cloud, case):
         cloud.rule("^POST /v2/pods", "drop_after")
     elif case == "paged":
         cloud.rule("^GET /v2/pods", "edit", times=None, change=turned)
+    elif case == "destroy_refused":
+        cloud.rule("^DELETE", "reply", times=None, when=flag, **told(403, "Forbidden", "access denied"))
+    elif case == "list_refused":
+        cloud.rule("^GET /v2/pods", "reply", times=None, when=flag, **told(403, "Forbidden", "access denied"))
     elif case == "throttled":
         cloud.rule(".", "reply", times=None, every=3, status=429, headers={"Retry-After": "0"},
                    obj={"title": "Too Many Requests", "status": 429, "detail": "rate limit exceeded"})
@@ -85,10 +89,10 @@ def test_contract(cloud, env, tmp_path):
 
 
 @pytest.mark.matrix(keep=3)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES + REFUSALS)
 def test_contract_on_bad_days(cloud, env, tmp_path, case):
-    faults(cloud, case)
-    run_contract(env, "runpod", spec(tmp_path), case)
+    faults(cloud, case, tmp_path / "flag")
+    run_contract(env, "runpod", spec(tmp_path), case, tmp_path / "flag")
     assert cloud.pods == {} and all(r["done"] for r in cloud.rules)
 
 
@@ -155,6 +159,12 @@ def test_the_start_command(cloud, env, tmp_path):
         done = subprocess.run(argv, env={"PATH": os.environ["PATH"], "HOME": "/h", "GPUPROV_START": script},
                               capture_output=True, text=True, timeout=60, check=True)
         assert done.stdout == "it's\\n/h" and done.stderr == ""
+
+
+def test_disk_and_stock(cloud, env, tmp_path):
+    cloud.stock = {"US-KS-2": "LOW", "EU-RO-1": "HIGH"}
+    result, _ = drive(env, spec(tmp_path, nodes=1, disk="500GB"), "create")
+    assert result["rc"] == 0 and json.loads(cloud.requests("POST")[0]["body"])["disk"] >= 500
 
 
 # --- refusals ---
