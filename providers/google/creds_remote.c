@@ -149,8 +149,8 @@ static int take_subject(const json_t *source, const char *text, size_t n, struct
 static int subject_of_url(struct google *g, const json_t *source, struct secret *ret, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_FIELDS struct http_fields headers = {0};
-    const char *url = json_str(source, "url", ""), *name;
-    json_t *value;
+    const char *url = json_str(source, "url", ""), *name = NULL;
+    json_t *value = NULL;
     /* Workloads get it from a service of their own host, without TLS; nothing secret is sent there. */
     if (!str_starts(url, "http://") && !str_starts(url, "https://"))
         return gp_fail(err, GP_EAUTH, "google credentials: credential_source.url is not an address");

@@ -132,8 +132,8 @@ int google_destroy(struct provider *p, const struct resource_list *what, struct 
 
 /* The labels with this tag's pieces replaced. Caller frees. */
 static json_t *with_tag(json_t *labels, const char *key, const char *value) {
-    json_t *all = json_object(), *v;
-    const char *k;
+    json_t *all = json_object(), *v = NULL;
+    const char *k = NULL;
     GP_AUTO_FREE char *whole = xasprintf("%s%s", labels_gcp.prefix, key);
     GP_AUTO_FREE char *more = xasprintf("%s-", whole);
     json_object_foreach(labels, k, v) if (strcmp(k, whole) != 0 && !str_starts(k, more)) json_object_set(all, k, v);

@@ -23,8 +23,8 @@ static int read_project(struct google *g, struct str *text, struct gp_error *err
     GP_AUTO_FREE char *url = xasprintf("%sprojects/%s", g->endpoint, g->project);
     int r = google_call(g, "google projects.get", "GET", url, NULL, REST_OPTIONAL, &reply, err);
     if (r != 0) return r;
-    const json_t *quota;
-    size_t i;
+    const json_t *quota = NULL;
+    size_t i = 0;
     json_array_foreach(json_at(reply.json, "quotas"), i,
                        quota) if (strcmp(json_str(quota, "metric", ""), "GPUS_ALL_REGIONS") == 0)
         str_addf(text, "quota of GPUs in all regions: %.0f, used %.0f\n", json_num(quota, "limit", 0),

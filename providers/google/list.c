@@ -39,8 +39,8 @@ static void add_gap(struct listing *l, const char *scope) {
 
 static int on_scope(struct listing *l, const char *scope, const json_t *part, struct gp_error *err) {
     const char *warning = json_str(part, "warning.code", "");
-    const json_t *item;
-    size_t i;
+    const json_t *item = NULL;
+    size_t i = 0;
     if (str_starts(scope, "zones/")) {
         GP_AUTO_FREE char *region = google_region_of(scope + 6);
         if (region == NULL)
@@ -62,10 +62,10 @@ static int on_scope(struct listing *l, const char *scope, const json_t *part, st
 
 static int on_page(void *ctx, const json_t *page, struct gp_error *err) {
     struct listing *l = ctx;
-    const char *scope, *warning = json_str(page, "warning.code", "");
-    json_t *part;
-    const json_t *name;
-    size_t i;
+    const char *scope = NULL, *warning = json_str(page, "warning.code", "");
+    json_t *part = NULL;
+    const json_t *name = NULL;
+    size_t i = 0;
     bool named = false;
     if (json_at(page, "items") != NULL && !json_is_object(json_at(page, "items")))
         return gp_fail(err, GP_EPROTO, "google %s: the reply has no list of places", l->kind);
@@ -108,8 +108,8 @@ struct zone_listing {
 
 static int on_zone_page(void *ctx, const json_t *page, struct gp_error *err) {
     struct zone_listing *l = ctx;
-    const json_t *item;
-    size_t i;
+    const json_t *item = NULL;
+    size_t i = 0;
     json_array_foreach(json_at(page, "items"), i, item) {
         struct resource r;
         int rc = google_instance_read(item, &r, err);
@@ -150,8 +150,8 @@ static bool rule_is_wanted(const struct google_rule *r, const struct list_req *r
 
 static int on_rules(void *ctx, const json_t *page, struct gp_error *err) {
     struct rule_listing *l = ctx;
-    const json_t *item;
-    size_t i;
+    const json_t *item = NULL;
+    size_t i = 0;
     json_array_foreach(json_at(page, "items"), i, item) {
         GP_AUTO_RULE struct google_rule rule = {0};
         int rc = google_rule_read(item, &rule, err);

@@ -11,8 +11,8 @@
 
 void google_tags_decode(json_t *labels, struct tags *ret) {
     GP_AUTO_LABELS struct label_list list = {0};
-    const char *key;
-    json_t *value;
+    const char *key = NULL;
+    json_t *value = NULL;
     json_object_foreach(labels, key, value) if (json_is_string(value)) labels_add(&list, key, json_string_value(value));
     labels_read(&labels_gcp, &list, ret);
 }

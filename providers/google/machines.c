@@ -90,8 +90,8 @@ struct search {
 
 static int on_types(void *ctx, const json_t *page, struct gp_error *err) {
     struct search *s = ctx;
-    const json_t *item;
-    size_t i;
+    const json_t *item = NULL;
+    size_t i = 0;
     json_array_foreach(json_at(page, "items"), i, item) {
         const char *name = json_str(item, "name", ""), *gpu = json_str(item, "accelerators.0.guestAcceleratorType", "");
         int64_t cpus = json_int(item, "guestCpus", 0), mib = json_int(item, "memoryMb", 0);
@@ -116,8 +116,8 @@ static int on_types(void *ctx, const json_t *page, struct gp_error *err) {
 /* Accelerators of the zone that can be attached: "NAME=MOST". */
 static int on_accelerators(void *ctx, const json_t *page, struct gp_error *err) {
     struct strv *names = ctx;
-    const json_t *item;
-    size_t i;
+    const json_t *item = NULL;
+    size_t i = 0;
     (void)err;
     json_array_foreach(json_at(page, "items"), i, item) {
         const char *name = json_str(item, "name", "");

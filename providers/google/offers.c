@@ -56,8 +56,8 @@ static int add_offer(struct search *s, const struct google_type *t, struct gp_er
 /* The zones of a region that the offer allows. */
 static int zones_of(struct search *s, struct strv *ret, struct gp_error *err) {
     GP_AUTO_STRV struct strv all = {0};
-    const json_t *zone, *region_reply = NULL;
-    size_t i;
+    const json_t *zone = NULL, *region_reply = NULL;
+    size_t i = 0;
     int r = google_region_read(s->g, s->region, &region_reply, err);
     if (r == -GP_ENOTFOUND) {
         if (err != NULL) gp_error_clear(err);

@@ -10,8 +10,8 @@
 #define FRESH_MS (60 * 1000) /* from the offers to the launch */
 
 static const json_t *metric(const json_t *reply, const char *name) {
-    const json_t *quota;
-    size_t i;
+    const json_t *quota = NULL;
+    size_t i = 0;
     json_array_foreach(json_at(reply, "quotas"), i,
                        quota) if (strcmp(json_str(quota, "metric", ""), name) == 0) return quota;
     return NULL;

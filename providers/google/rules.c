@@ -38,8 +38,8 @@ char *google_tag_name(const char *uid) { return xasprintf("gpuprov-%s", uid); }
 static void read_about(const char *about, struct google_rule *ret) {
     GP_AUTO_JSON json_t *json = NULL;
     GP_AUTO_LABELS struct label_list labels = {0};
-    const char *key;
-    json_t *value;
+    const char *key = NULL;
+    json_t *value = NULL;
     bool foreign = json_parse(about, strlen(about), "the description", &json, NULL) != 0 || !json_is_object(json);
     json_object_foreach(foreign ? NULL : json, key, value) {
         bool home = strcmp(key, HOME) == 0, ours = str_starts(key, labels_ec2.prefix);
@@ -75,8 +75,8 @@ static bool is_plain(const json_t *item, const char *uid, bool claim) {
 
 int google_rule_read(const json_t *item, struct google_rule *ret, struct gp_error *err) {
     const char *name = json_str(item, "name", "");
-    const json_t *network;
-    size_t i;
+    const json_t *network = NULL;
+    size_t i = 0;
     google_rule_clear(ret);
     if (!google_name_valid(name))
         return gp_fail(err, GP_EPROTO, "google firewalls: a name in the reply is not that of a rule");
