@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The openstack provider on bad days: a relay in front of a real OpenStack loses replies, lets lists lag, throttles,
+refuses, and gives malformed replies."""
+import re
+import subprocess
+import time
+
+import pytest
+from openstack_lab import OpenStack
+from openstack_relay import Relay, error
+from openstack_world import FROM, Drive, Eye, environment, spec
+from test_provider_contract import CASES, REFUSALS, run_contract
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
+              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
+NEW, LIST = r"^POST /p8774/v2.1/servers$", r"^GET /p8774/v2.1/servers/detail"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
+        yield running
+
+
+@pytest.fixture
+def eye(cloud):
+    seen = Eye(cloud)
+    yield seen
+    left = seen.left()
+    seen.wipe()
+    assert left == []
+
+
+def without(member):
+    """The same reply with an empty list."""
+    return lambda reply: {**reply, member: []}
+
+
+def no_addresses(reply):
+    for server in reply["servers"]:
+        server["addresses"] = {}
+    return reply
+
+
+def faults(relay, case, flag):
+    refused = {"times": None, "when": str(flag), **error(403, "forbidden", "Policy doesn't allow it to be performed.")}
+    if case == "gang_cut":
+        relay.rule(NEW, "drop_after", skip=1).rule(LIST, "edit", times=2, change=without("servers"))
+    elif case == "late_address":
+        relay.rule(LIST, "edit", times=4, change=no_addresses)
+        relay.rule(r"^GET /p9696/v2.0/ports", "edit", times=3, change=without("ports"))
+    elif case == "late_list":
+        relay.rule(LIST, "edit", times=4, change=without("servers"))
+        relay.rule(r"^GET /p8774/v2.1/os-keypairs(\?|$)", "edit", times=2, change=without("keypairs"))
+    elif case == "lost_reply":
+        for path in ("p8774/v2.1/servers", "p8774/v2.1/os-keypairs", "p9696/v2.0/security-groups", "p9696/v2.0/floatingips"):
+            relay.rule("^POST /%s$" % path, "drop_after")
+    elif case == "throttled":
+        relay.rule("", "reply", times=None, every=3, **error(429, "overLimit", "This request was rate-limited.",
+                                                             **{"Retry-After": "0"}))
+    elif case == "destroy_refused":
+        relay.rule(r"^DELETE /p8774/v2.1/servers/", "reply", **refused)
+    elif case == "list_refused":
+        relay.rule(LIST, "reply", **refused)
+
+
+@pytest.mark.matrix(keep=1)
+@pytest.mark.parametrize("case", CASES + REFUSALS)
+def test_contract_on_bad_days(cloud, eye, tmp_path, case):
+    with Relay(cloud, page=1 if case == "paged" else None) as relay:
+        faults(relay, case, tmp_path / "flag")
+        run_contract(environment(cloud, tmp_path, relay=relay), "openstack", spec(tmp_path), case, tmp_path / "flag")
+        assert all(r["done"] for r in relay.rules), "a fault did not come"
+        if case == "paged":
+            assert [r for r in relay.requests("servers/detail") if "marker=" in r["target"]]
+    eye.nothing()
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_killed_at_any_moment_leaves_nothing(cloud, eye, tmp_path, program, journal):
+    """kill -9 at moments spread over an `up`; then `down`, with the journal of that run or without one."""
+    with Relay(cloud) as relay:
+        env = environment(cloud, tmp_path, relay=relay)
+        path = spec(tmp_path, access={"ssh_from": [FROM], "timeout": "2s"})
+        up = ([program, "up", path], {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True})
+        done = subprocess.run(*up[:1], **up[1], timeout=200, check=False)
+        assert done.returncode == 6, done
+        posts = len(relay.requests("^(POST|PUT|DELETE)"))
+        rounds = 6
+        for n in range(rounds):
+            state = {**env, "GPUPROV_STATE_DIR": str(tmp_path / ("state" if journal else f"new{n}"))}
+            down = subprocess.run([program, "down", "contract", "--in", "openstack"], env=state, capture_output=True,
+                                  text=True, timeout=300, check=False)
+            assert down.returncode == 0, down
+            eye.nothing()
+            relay.log.clear()
+            run = subprocess.Popen(*up[:1], **up[1])
+            kill_after = posts * n // rounds  # requests that change something
+            while run.poll() is None and len(relay.requests("^(POST|PUT|DELETE)")) <= kill_after:
+                time.sleep(0.02)
+            run.kill()
+            run.communicate()
+            with relay.lock:
+                pass  # the request that it was sending has been answered
+        down = subprocess.run([program, "down", "contract", "--in", "openstack"],
+                              env={**env, "GPUPROV_STATE_DIR": str(tmp_path / ("state" if journal else "last"))},
+                              capture_output=True, text=True, timeout=300, check=False)
+        assert down.returncode == 0, down
+    eye.nothing()
+
+
+def hostile(reply, **values):
+    for server in reply["servers"]:
+        server.update(values)
+    return reply
+
+
+@pytest.mark.parametrize("what, values", [
+    ("id", {"id": "../os-keypairs/x"}), ("id", {"id": "x" * 5000}), ("id", {"id": None}),
+    ("tags", {"metadata": {"gpuprov:owner": "OWNER", "gpuprov:stack": "contract", "gpuprov:uid": "../../../etc"}}),
+    ("tags", {"metadata": {"gpuprov:owner": "OWNER", "gpuprov:stack": "contract", "gpuprov:uid": "0123456789abcdef",
+                           "gpuprov:slots": "99999999999999999999+1"}}),
+    ("text", {"fault": {"message": "\x1b[2J\x07gone\n\nok"}, "status": "ERROR", "addresses": {"n": [{"addr": "1.2.3.4; rm"}]}}),
+    ("cell", {"status": "UNKNOWN", "metadata": None})])
+def test_hostile_replies(cloud, eye, tmp_path, what, values):
+    """Nothing of a reply becomes a path, an address or an end that has not its form."""
+    env, path = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, path, "create").rc == 0
+    owner = Drive(env, path, "open")["owner"]
+    if "metadata" in values and values["metadata"]:
+        values = {"metadata": {k: v.replace("OWNER", owner) for k, v in values["metadata"].items()}}
+
+    def change(reply):
+        changed = hostile(reply, **values)
+        for server in changed["servers"]:
+            if server["status"] == "UNKNOWN":
+                del server["metadata"]
+        return changed
+
+    with Relay(cloud) as relay:
+        relay.rule(LIST, "edit", times=None, change=change)
+        listed = Drive(environment(cloud, tmp_path, relay=relay), path, "list")
+        if what in ("id", "cell"):
+            assert listed["code"] == "protocol", listed.result
+        else:
+            assert listed.rc == 0 and len(listed.of_kind("instance")) == 2, listed.result
+        if what == "tags":
+            assert all(r["uid"] == "" or r["slot"] == -1 for r in listed.of_kind("instance")), listed.result
+        assert "\x1b" not in str(listed.result) and "rm" not in str([r["public_ip"] for r in listed["resources"] or []])
+        assert not [r for r in relay.log if ".." in r["target"] or re.search("[\x00-\x20]", r["target"])]
+    assert Drive(env, path, "destroy").rc == 0
+
+
+def test_a_token_that_ends_is_renewed_once(cloud, eye, tmp_path):
+    with Relay(cloud) as relay:
+        env, path = environment(cloud, tmp_path, relay=relay), spec(tmp_path)
+        relay.rule(r"^GET /p8774", "reply", **error(401, "unauthorized", "expired"))
+        assert Drive(env, path, "list").rc == 0
+        assert len(relay.requests("POST .*/auth/tokens")) == 2
+        relay.log.clear()
+        relay.rule(r"^GET /p8774", "reply", times=None, **error(401, "unauthorized", "no"))
+        refused = Drive(env, path, "list")
+        assert refused["code"] == "auth", refused.result
+        assert len(relay.requests("POST .*/auth/tokens")) == 2, "one login, and one more"
+        assert "secret" not in refused.stderr + str(refused.result)
+
+
+def test_microversions_that_are_too_old(cloud, eye, tmp_path):
+    with Relay(cloud) as relay:
+        relay.rule(r"^GET /p8774/v2.1/$", "edit", times=None,
+                   change=lambda reply: {"version": {**reply["version"], "version": "2.53"}})
+        old = Drive(environment(cloud, tmp_path, relay=relay), spec(tmp_path), "offers")
+        assert old["code"] == "usage" and "2.61" in old["message"], old.result
