@@ -150,6 +150,7 @@ const struct provider_ops provider_lambda = {
     .boot_timeout_ms = 20 * 60 * 1000,
     .settle_ms = 10 * 1000,
     .image_refusal = "Lambda's API makes no images",
+    .policy_refusal = "Lambda's API keys have all rights of the account",
     .doctor = lambda_doctor,
     .boot_timeout = boot_timeout,
     .open = lambda_open,

@@ -187,6 +187,7 @@ const struct provider_ops provider_shadeform = {
     .boot_timeout_ms = 30 * 60 * 1000,
     .settle_ms = 10 * 1000,
     .image_refusal = "Shadeform's API makes no images",
+    .policy_refusal = "Shadeform's API keys have all rights of the account",
     .doctor = shade_doctor,
     .open = shade_open,
     .close = shade_close,
