@@ -207,11 +207,12 @@ static bool is_wanted(const struct list_req *req, const struct resource *r) {
     for (size_t i = 0; req->known != NULL && !known && i < req->known->list.len; i++)
         known = str_eq(req->known->list.items[i].id, r->id) && str_eq(req->known->list.items[i].provider, "openstack");
     if (known && r->kind == RES_INSTANCE) return true;
+    /* a tag of gpuprov that does not decode: reported, never used */
+    if (r->kind == RES_INSTANCE && r->owner[0] == '\0' && str_starts(r->unreadable, "its tag '")) return true;
     if (!str_eq(r->owner, req->owner)) return false;
     return req->stack == NULL || str_eq(r->stack, req->stack) || (req->uid != NULL && str_eq(r->uid, req->uid));
 }
 
-/* A server whose tags do not decode has no owner: gpuprov's mark on it is reported where everything is listed. */
 static void keep(const struct list_req *req, struct resource_list *all, struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         if (is_wanted(req, &all->list.items[i])) vec_push(&ret->list, all->list.items[i]);
