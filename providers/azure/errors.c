@@ -21,7 +21,7 @@ const struct cloud_error azure_errors[] = {
     {"SpotPriceGreaterThanProvidedMaxPrice", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ADVICE_NEXT},
     {"AllocationTimeout", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ADVICE_NEXT},
     {"PreemptedByHigherPriorityVM", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ADVICE_NEXT},
-    {"NotAvailableForSubscription", GP_ECAPACITY, GP_SCOPE_REGION, CLOUD_NO,
+    {"NotAvailableForSubscription", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO,
      "request access to the size for this subscription, or offer another region"},
     /* quota: of a region */
     {"OperationNotAllowed|quota", GP_EQUOTA, GP_SCOPE_REGION, CLOUD_NO, ADVICE_QUOTA},

@@ -171,7 +171,7 @@ static int fail_region(struct gp_error *err) {
 }
 
 static int refused(const char *region, const struct azure_size *s, struct gp_error *err) {
-    gp_fail(err, GP_ECAPACITY,
+    gp_fail(err, GP_EQUOTA,
             "azure %s does not sell %s to this subscription (%s): request access to the size in the portal, or offer "
             "another region",
             region, s->name, s->refused);

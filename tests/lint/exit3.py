@@ -16,6 +16,41 @@ MAY_COME = {
     "engine/stack/launch.c": ["skipped ? GP_E?"],  # an offer that had too few free machines a moment ago
     "providers/ssh/ssh.c": ["may_come ? GP_E?"],  # held by a stack that can release them
     "providers/common/refusal.c": ["GP_ETHROTTLED, ?"],  # HTTP 429 and 503
+    "providers/alibaba/errors.c": [
+        "OperationDenied.NoStock", "OperationDenied.PaygNotAvailable",
+        "OperationDenied.SpotPriceLowerThanPublicPrice", "InvalidSpotPriceLimit.LowerThanPublicPrice",
+        "OperationDenied|usage", "OperationDenied|sold out", "InvalidVSwitchId.IpNotEnough",
+        "InvalidPrivateIpAddress.*", "SignatureNonceUsed", "Throttling.*", "LastTokenProcessing",
+        "IdempotentProcessing", "OperationConflict", "TaskConflict", "IncorrectVpcStatus",
+        "IncorrectVSwitchStatus"],
+    "providers/alibaba/offers.c": ["gp_fail(err, GP_ECAPACITY, \"alibaba %s: %s is sold out?"],
+    "providers/aws/reserve.c": ["gp_fail(err, GP_ECAPACITY?"],  # a reservation that begins later, or whose nodes are all in use
+    "providers/azure/errors.c": [
+        "ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest", "AllocationFailed",
+        "OverconstrainedAllocationRequest", "SkuNotAvailable", "SpotPriceGreaterThanProvidedMaxPrice",
+        "AllocationTimeout", "PreemptedByHigherPriorityVM", "SubnetIsFull",
+        "OperationNotAllowed|server rejected the request because too many requests", "TooManyRequests",
+        "SubscriptionRequestsThrottled", "ResourceRequestsThrottled", "RetryableErrorDueToAnotherOperation",
+        "RetryableError", "AnotherOperationInProgress", "ReferencedResourceNotProvisioned"],
+    "providers/common/rest.c": ["slow_down = {\"\", ?"],  # HTTP 429
+    "providers/google/errors.c": [
+        "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "stockout", "STOCKOUT",
+        "resourcePoolExhausted", "VM_MIN_COUNT_NOT_REACHED", "VM_MIN_COUNT_NOT_REACHED.*", "IP_SPACE_EXHAUSTED",
+        "IP_SPACE_EXHAUSTED_WITH_DETAILS", "rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED",
+        "RESOURCE_EXHAUSTED", "concurrentOperationQuotaExceeded", "operationRateExceeded",
+        "RESOURCE_OPERATION_RATE_EXCEEDED", "temporarily_unavailable", "RESOURCE_AVAILABILITY",
+        "*|does not have enough resources"],
+    "providers/lambda/create.c": ["GP_ECAPACITY, \"lambda launch in?"],  # accepted, and not run
+    "providers/lambda/errors.c": ["instance-operations/launch/insufficient-capacity"],
+    "providers/lambda/offers.c": ["GP_ECAPACITY, \"lambda: no capacity?"],
+    "providers/runpod/create.c": ["GP_ECAPACITY, \"runpod: pod %s was accepted?"],  # accepted, and no host
+    "providers/runpod/errors.c": [
+        "HTTP429", "{NO_CAPACITY, ?"],
+    "providers/runpod/offers.c": ["GP_ECAPACITY, \"runpod: no %s has?"],
+    "providers/shadeform/create.c": ["refuse(ret, GP_ECAPACITY?"],  # accepted, and not run
+    "providers/shadeform/errors.c": [
+        "OUT_OF_STOCK", "*|out of stock", "*|capacity", "*|not available", "*|unavailable"],
+    "providers/shadeform/offers.c": ["gp_fail(err, GP_ECAPACITY,?"],
     "providers/openstack/errors.c": [
         "fault|No valid host", "fault|not enough hosts", "fault|Exceeded maximum number of retries",
         "fault|Insufficient compute resources", "fault|Exhausted all hosts", "fault|No more IP addresses",

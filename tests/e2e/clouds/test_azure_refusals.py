@@ -110,7 +110,7 @@ def test_offers_that_do_not_exist(cloud, tmp_path, spec, words):
 def test_a_size_that_the_subscription_may_not_have(cloud, tmp_path):
     cloud.restricted = {"Standard_ND96isr_H100_v5"}
     got = drive(cloud, tmp_path, "offers", gpu="H100:8")
-    assert got.rc == 3 and "NotAvailableForSubscription" in got["message"], got.text
+    assert got.rc == 4 and "NotAvailableForSubscription" in got["message"], got.text
 
 
 def test_a_group_of_somebody_else(cloud, tmp_path):
