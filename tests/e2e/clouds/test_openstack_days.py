@@ -64,7 +64,6 @@ def faults(relay, case, flag):
         relay.rule(LIST, "reply", **refused)
 
 
-@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("case", CASES + REFUSALS)
 def test_contract_on_bad_days(cloud, eye, tmp_path, case):
     with Relay(cloud, page=1 if case == "paged" else None) as relay:
