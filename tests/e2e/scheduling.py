@@ -21,7 +21,7 @@ COMPUTE = ("agent/", "driver/test_driver_real.py", "verbs/test_baseline.py", "ve
            "verbs/test_validate_bare.py")
 WAITING = ("agent/test_agent_nccl.py",)  # among those, it waits for limits
 # Files that take long, the longest first: begun last, one would keep all others waiting.
-LONG = ["driver/test_driver_real.py", "aws/test_ec2.py", "aws/test_ec2_killed.py",
+LONG = ["driver/test_driver_real.py", "clouds/test_openstack_days.py", "aws/test_ec2.py", "aws/test_ec2_killed.py",
         "driver/test_driver_baddays.py", "nodes/test_local.py", "aws/test_hostile.py",
         "driver/test_driver_dnf_baddays.py", "nodes/test_bootstrap.py",
         "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
