@@ -51,6 +51,11 @@ def sanitized(program):
     return b"__asan_init" in code or b"__tsan_init" in code
 
 
+# A person's own credentials and settings of clouds.
+PERSONAL = ("ALIBABA", "AWS_", "AZURE_", "CLOUDSDK_", "GCE_", "GOOGLE_", "GPUPROV_", "LAMBDA", "OS_", "RUNPOD_", "SHADEFORM_",
+            "XDG_")
+
+
 class Gpuprov:
     """gpuprov("up", spec, code=0): runs it; any other exit code fails the test with all output.
     code=None accepts every code."""
@@ -58,7 +63,7 @@ class Gpuprov:
     def __init__(self, program, state, home):
         self.program, self.state = program, state
         self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("AWS_", "CLOUDSDK_", "GCE_", "GOOGLE_", "GPUPROV_", "XDG_")) and k != "SSH_AUTH_SOCK"}
+                    if not k.startswith(PERSONAL) and k != "SSH_AUTH_SOCK"}
         self.env.update(GPUPROV_STATE_DIR=str(state), HOME=str(home), TERM="dumb", LC_ALL="C.UTF-8")
 
     def popen(self, *args, env=None, **kw):

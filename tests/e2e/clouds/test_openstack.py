@@ -9,7 +9,7 @@ from openstack_lab import OpenStack
 from openstack_world import FROM, Drive, Eye, environment, quota, spec
 from test_provider_contract import run_contract
 
-pytestmark = [pytest.mark.root, pytest.mark.namespaces,
+pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
               pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
 
 
@@ -70,7 +70,6 @@ def test_what_the_sdk_deletes_is_gone(cloud, eye, tmp_path):
     assert Drive(env, path, "destroy").rc == 0
 
 
-@pytest.mark.long
 def test_the_program_from_plan_to_nothing(cloud, eye, tmp_path, program):
     """The built binary. The lab's servers are no machines, so up stops at SSH; down needs no journal, gc neither."""
     path, env = spec(tmp_path, access={"ssh_from": [FROM], "timeout": "5s"}), environment(cloud, tmp_path)
@@ -95,7 +94,6 @@ def test_the_program_from_plan_to_nothing(cloud, eye, tmp_path, program):
     eye.nothing()
 
 
-@pytest.mark.long
 def test_failures_after_the_202(cloud, eye, tmp_path):
     """nova accepts, then the server is in ERROR. It is taken away, because it keeps its quota."""
     env = environment(cloud, tmp_path)
@@ -112,7 +110,6 @@ def test_failures_after_the_202(cloud, eye, tmp_path):
         eye.nothing()
 
 
-@pytest.mark.long
 def test_a_server_that_comes_back_after_its_delete(cloud, eye, tmp_path):
     """nova's 204 is no proof: the first DELETE fails on the host, and the server is in ERROR until the second."""
     env = environment(cloud, tmp_path)
@@ -122,7 +119,6 @@ def test_a_server_that_comes_back_after_its_delete(cloud, eye, tmp_path):
     eye.nothing()
 
 
-@pytest.mark.long
 def test_a_slow_build_that_is_killed_goes_on(cloud, eye, tmp_path):
     """The servers stay in BUILD; the run is killed; the next one finishes them, and none is made twice."""
     env = environment(cloud, tmp_path)
@@ -140,7 +136,6 @@ def test_a_slow_build_that_is_killed_goes_on(cloud, eye, tmp_path):
     assert Drive(env, path, "destroy").rc == 0
 
 
-@pytest.mark.long
 def test_quota_is_read_before_the_first_request(cloud, eye, tmp_path):
     env, path = environment(cloud, tmp_path), spec(tmp_path)
     quota(cloud, instances=1)
@@ -153,7 +148,6 @@ def test_quota_is_read_before_the_first_request(cloud, eye, tmp_path):
     assert Drive(env, path, "destroy").rc == 0
 
 
-@pytest.mark.long
 def test_access_rules_of_the_policy_are_enough(cloud, eye, tmp_path, program):
     """An application credential with exactly the rules that --policy prints does the whole story, and nothing else."""
     rules = json.loads(subprocess.run([program, "providers", "openstack", "--policy", "--owner", "me"], check=True,
@@ -174,7 +168,6 @@ def test_access_rules_of_the_policy_are_enough(cloud, eye, tmp_path, program):
         assert secret not in refused.stderr + gone.stderr + json.dumps([refused.result, gone.result])
 
 
-@pytest.mark.long
 def test_another_project_and_a_colleague(cloud, eye, tmp_path):
     """A stack of that name in another project, or of another user of the project, is another stack."""
     mine, path = environment(cloud, tmp_path), spec(tmp_path)
