@@ -25,7 +25,7 @@ struct slots {
     struct resource_list *ret;
     struct slot *items;
     size_t n;
-    int64_t began_s;        /* wall: when the oldest of the intents was committed */
+    int64_t began_s;        /* wall: the last time at which a request may have been under way */
     struct gp_error billed; /* the first failure to remove or to record */
 };
 
@@ -363,6 +363,7 @@ int slot_create(const struct slot_create *c, const struct create_req *req, struc
         } else {
             send_open(&all);
             wait_for_placement(&all);
+            all.began_s = clock_wall_s();
         }
         settle(&all);
         r = verdict(&all, err);

@@ -40,6 +40,7 @@ struct cloud {
     char *tokens[4 * MAX]; /* of each machine, by place in `there` */
     int sends[MAX], looks[MAX], lists, destroyed;
     int hidden_lists; /* so many lists show nothing yet */
+    int send_ms;      /* how long a request takes */
     bool destroy_fails, list_fails, cancel_at_poll;
     char dir[128], path[160];
 };
@@ -91,6 +92,7 @@ static void machine(struct cloud *c, const struct intent *in, struct resource *r
 
 static void send_all(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
     struct cloud *c = ctx;
+    if (c->send_ms > 0) assert_int_equal(gp_sleep(c->send_ms, NULL, NULL), 0);
     for (size_t i = 0; i < n; i++) {
         int s = slot_of(in[i]);
         state_of(c, in[i], INTENT_OPEN); /* on disk before anything is sent */
@@ -328,6 +330,22 @@ static void test_lost_request_made_nothing(void **state) {
     states(c, 0, 1, 1);
 }
 
+/* A request may take longer than lists lag: what they lag behind is its end. */
+static void test_lag_begins_at_the_end_of_a_request(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct gp_error err = {0};
+    c->ops.replay_max_s = 0;
+    c->ops.settle_ms = 1500;
+    c->send_ms = 2500;
+    c->hidden_lists = 2;
+    c->acts[0] = LOSES_REPLY;
+    if (create(c, 1, NULL, &made, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(made.list.len, 1);
+    assert_int_equal(c->sends[0], 1);
+    states(c, 0, 1, 0);
+}
+
 /* Where the provider says so, such a request is sent once more. */
 static void test_lost_request_is_repeated_once(void **state) {
     struct cloud *c = *state;
@@ -550,6 +568,7 @@ int main(void) {
         T(test_lost_reply_is_found_by_tags),
         T(test_lost_reply_is_asked_again_by_token),
         T(test_lost_request_made_nothing),
+        T(test_lag_begins_at_the_end_of_a_request),
         T(test_lost_request_is_repeated_once),
         T(test_cut_request_is_repeated_while_young),
         T(test_unknown_stays_open),
