@@ -183,8 +183,8 @@ json_t *azure_tags_json(const struct tags *tags) {
 
 void azure_tags_decode(json_t *tags, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
-    const char *key;
-    json_t *value;
+    const char *key = NULL;
+    json_t *value = NULL;
     json_object_foreach(tags, key, value) {
         labels_add(&labels, key, json_is_string(value) ? json_string_value(value) : "");
     }

@@ -159,8 +159,8 @@ static bool take(struct azure *a, const struct intent *in, const json_t *vm, str
 }
 
 static const json_t *failed_status(const json_t *vm) {
-    size_t i;
-    json_t *s;
+    size_t i = 0;
+    json_t *s = NULL;
     json_array_foreach(json_at(vm, "properties.instanceView.statuses"), i, s) {
         if (str_starts(json_str(s, "code", ""), "ProvisioningState/failed")) return s;
     }
@@ -168,8 +168,8 @@ static const json_t *failed_status(const json_t *vm) {
 }
 
 static bool is_placed(const json_t *vm) {
-    size_t i;
-    json_t *s;
+    size_t i = 0;
+    json_t *s = NULL;
     if (strcasecmp(json_str(vm, "properties.provisioningState", ""), "Succeeded") == 0) return true;
     json_array_foreach(json_at(vm, "properties.instanceView.statuses"), i, s) {
         const char *code = json_str(s, "code", "");

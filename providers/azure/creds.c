@@ -98,7 +98,7 @@ static int principal(const char *given, const char **ret_tenant, const char **re
 }
 
 static int from_secret(struct azure *a, const char *secret, struct azure_cred *ret, struct gp_error *err) {
-    const char *tenant, *client;
+    const char *tenant = NULL, *client = NULL;
     int r = principal("AZURE_CLIENT_SECRET", &tenant, &client, err);
     if (r == 0) r = token_request(a, tenant, client, secret, NULL, ret, err);
     if (r == 0) ret->source = xstrdup("the environment (client secret)");
@@ -106,7 +106,7 @@ static int from_secret(struct azure *a, const char *secret, struct azure_cred *r
 }
 
 static int from_certificate(struct azure *a, const char *file, struct azure_cred *ret, struct gp_error *err) {
-    const char *tenant, *client;
+    const char *tenant = NULL, *client = NULL;
     GP_AUTO_SECRET struct secret assertion = {0};
     int r = principal("AZURE_CLIENT_CERTIFICATE_PATH", &tenant, &client, err);
     if (r != 0) return r;
@@ -118,7 +118,7 @@ static int from_certificate(struct azure *a, const char *file, struct azure_cred
 }
 
 static int from_token_file(struct azure *a, const char *file, struct azure_cred *ret, struct gp_error *err) {
-    const char *tenant, *client;
+    const char *tenant = NULL, *client = NULL;
     GP_AUTO_STR struct str text = {.max = TOKEN_FILE_MAX};
     int r = principal("AZURE_FEDERATED_TOKEN_FILE", &tenant, &client, err);
     if (r == 0) r = fs_read(file, TOKEN_FILE_MAX, &text, err);

@@ -44,7 +44,7 @@ int azure_assertion_sign(struct azure *a, const char *file, const char *tenant, 
         GP_AUTO_JSON json_t *header = json_pack("{s:s}", "x5t", x5t.s);
         GP_AUTO_JSON json_t *claims =
             json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I}", "aud", url, "iss", client, "sub", client, "jti", id, "nbf",
-                      (json_int_t)now, "iat", (json_int_t)now, "exp", (json_int_t)(now + LASTS_S));
+                      (json_int_t)now, "iat", (json_int_t)now, "exp", (json_int_t)now + LASTS_S);
         secret_set(&key, pem.s, pem.len);
         r = jwt_rs256(&key, header, claims, ret, err);
     }

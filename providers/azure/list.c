@@ -27,8 +27,8 @@ static enum resource_state vm_state(const char *provisioning) {
 
 /* A stopped machine is billed as a running one; a deallocated one is billed for its disk. */
 static void apply_power(struct resource *r, const json_t *view) {
-    size_t i;
-    json_t *s;
+    size_t i = 0;
+    json_t *s = NULL;
     json_array_foreach(json_at(view, "statuses"), i, s) {
         const char *code = json_str(s, "code", "");
         if (strcmp(code, "PowerState/running") == 0 && r->state == RES_PENDING) r->state = RES_RUNNING;
@@ -158,8 +158,8 @@ static const char *address(const json_t *item, const char *path) {
 }
 
 static void set_addresses(const struct reading *r, struct resource *vm) {
-    const char *id;
-    json_t *nic;
+    const char *id = NULL;
+    json_t *nic = NULL;
     json_object_foreach(r->nics, id, nic) {
         GP_AUTO_FREE char *group = NULL, *type = NULL, *name = NULL;
         if (!azure_id_split(r->a, json_str(nic, "properties.virtualMachine.id", ""), &group, &type, &name)) continue;

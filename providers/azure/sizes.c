@@ -42,8 +42,8 @@ void azure_cache_free(struct azure_cache *c) {
 /* --- one size of the reply --- */
 
 static const char *capability(const json_t *item, const char *name) {
-    size_t i;
-    json_t *c;
+    size_t i = 0;
+    json_t *c = NULL;
     json_array_foreach(json_at(item, "capabilities"), i, c) {
         if (strcmp(json_str(c, "name", ""), name) == 0) return json_str(c, "value", "");
     }
@@ -56,8 +56,8 @@ static int whole(const json_t *item, const char *name) {
 }
 
 static bool has_text(const json_t *list, const char *text) {
-    size_t i;
-    json_t *t;
+    size_t i = 0;
+    json_t *t = NULL;
     json_array_foreach(list, i, t) {
         GP_AUTO_FREE char *plain = azure_region(json_is_string(t) ? json_string_value(t) : "");
         if (strcmp(plain, text) == 0) return true;
@@ -67,8 +67,8 @@ static bool has_text(const json_t *list, const char *text) {
 
 /* A restriction of the whole region, or of some of its zones. */
 static void apply_restrictions(const json_t *item, const char *region, struct azure_size *s, struct strv *closed) {
-    size_t i, k;
-    json_t *r, *zone;
+    size_t i = 0, k = 0;
+    json_t *r = NULL, *zone = NULL;
     json_array_foreach(json_at(item, "restrictions"), i, r) {
         const char *why = json_str(r, "reasonCode", "");
         if (strcmp(json_str(r, "type", ""), "Zone") == 0) {
@@ -88,8 +88,8 @@ struct reading {
 static int on_sku(void *ctx, const json_t *item, struct gp_error *err) {
     struct reading *r = ctx;
     const char *name = json_str(item, "name", "");
-    size_t i, k;
-    json_t *place, *zone;
+    size_t i = 0, k = 0;
+    json_t *place = NULL, *zone = NULL;
     (void)err;
     if (strcmp(json_str(item, "resourceType", ""), AZURE_VM) != 0 || !form_word(name)) return 0;
     const struct catalog_size *known = catalog_azure_size(name);

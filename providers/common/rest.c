@@ -86,9 +86,9 @@ static int on_sign(void *ctx, struct http_fields *add, struct gp_error *err) {
 }
 
 static void hide(json_t *j, const char *const *hidden) {
-    const char *key;
-    json_t *value;
-    size_t i;
+    const char *key = NULL;
+    json_t *value = NULL;
+    size_t i = 0;
     json_array_foreach(j, i, value) hide(value, hidden);
     json_object_foreach(j, key, value) {
         bool secret = false;
@@ -234,8 +234,8 @@ static int one_page(struct rest *r, const struct rest_call *call, const struct r
     GP_AUTO_REST struct rest_reply reply = {0};
     int result = rest_call(r, call, &reply, err);
     if (result != 0) return result;
-    json_t *items = json_at(reply.json, list->items), *item;
-    size_t i;
+    json_t *items = json_at(reply.json, list->items), *item = NULL;
+    size_t i = 0;
     if (items == NULL ? !list->may_lack || !json_is_object(reply.json) : !json_is_array(items))
         return gp_fail(err, GP_EPROTO, "%s: the reply has no list '%s'", call->what, list->items);
     json_array_foreach(items, i, item) {

@@ -73,8 +73,8 @@ static void add_aliases(const char *text, struct os_flavor *ret) {
 }
 
 void os_flavor_gpu(const json_t *extra_specs, struct os_flavor *ret) {
-    const char *key;
-    json_t *value;
+    const char *key = NULL;
+    json_t *value = NULL;
     ret->gpu[0] = '\0';
     ret->gpus = 0;
     const json_t *alias = json_object_get(extra_specs, "pci_passthrough:alias");

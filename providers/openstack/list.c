@@ -44,9 +44,9 @@ static bool is_public(const char *ip) {
 
 /* {"net": [{"addr": .., "OS-EXT-IPS:type": "fixed"}]}. IPv4 before IPv6. */
 static void set_addresses(struct resource *r, const json_t *item) {
-    const char *net;
-    json_t *all, *one;
-    size_t i;
+    const char *net = NULL;
+    json_t *all = NULL, *one = NULL;
+    size_t i = 0;
     json_object_foreach(json_object_get(item, "addresses"), net, all) {
         (void)net;
         json_array_foreach(all, i, one) {

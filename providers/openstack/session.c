@@ -119,8 +119,8 @@ static struct os_endpoint *endpoint_of(const struct os *o, enum os_service servi
 }
 
 static int take_catalogue(struct os *o, const json_t *catalogue, struct gp_error *err) {
-    json_t *entry, *item;
-    size_t i, k;
+    json_t *entry = NULL, *item = NULL;
+    size_t i = 0, k = 0;
     json_array_foreach(catalogue, i, entry) {
         for (size_t t = 0; t < GP_ARRAY_LEN(types); t++) {
             if (strcmp(json_str(entry, "type", ""), types[t]) != 0) continue;
@@ -406,8 +406,8 @@ static char *next_page(const char *url, const json_t *reply) {
         if (n == 0) continue;
         GP_AUTO_FREE char *links = xasprintf("%s_links", forms[i].items);
         bool more = json_object_get(reply, "next") != NULL;
-        const json_t *link;
-        size_t k;
+        const json_t *link = NULL;
+        size_t k = 0;
         json_array_foreach(json_object_get(reply, links), k, link) more =
             more || strcmp(json_str(link, "rel", ""), "next") == 0;
         const char *marker = json_str(json_array_get(items, n - 1), forms[i].marker, "");

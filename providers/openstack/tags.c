@@ -30,8 +30,8 @@ bool os_name(const char *s) {
 
 void os_tags_of_server(const json_t *server, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
-    json_t *all = json_object_get(server, "metadata"), *value;
-    const char *key;
+    json_t *all = json_object_get(server, "metadata"), *value = NULL;
+    const char *key = NULL;
     json_object_foreach(all, key, value) {
         /* a text that is none is kept as a tag that does not decode */
         if (str_starts(key, labels_openstack.prefix))

@@ -21,8 +21,8 @@ static const char *word_or(const char *text, const char *other) { return form_wo
 /* A variable that is not text makes the pod unreadable. */
 static void read_identity(const json_t *env, struct runpod_pod *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
-    const char *key;
-    json_t *value;
+    const char *key = NULL;
+    json_t *value = NULL;
     json_object_foreach((json_t *)(uintptr_t)env, key, value) {
         if (!str_starts(key, RUNPOD_TAG)) continue;
         ret->ours = true;
@@ -64,8 +64,8 @@ static void set_port(struct resource *r, const char *host, int64_t port) {
 
 /* SSH is at a mapped port: until there is one, the pod has no address. */
 static void read_addresses(const json_t *pod, struct resource *r) {
-    const json_t *ports = json_at(pod, "runtime.ports"), *one;
-    size_t i;
+    const json_t *ports = json_at(pod, "runtime.ports"), *one = NULL;
+    size_t i = 0;
     const char *private_ip = json_str(pod, "globalNetworking.ip", "");
     resource_set(&r->private_ip, form_address(private_ip) ? private_ip : "");
     set_port(r, json_str(pod, "ssh.direct.host", ""), json_int(pod, "ssh.direct.port", 0));
@@ -118,8 +118,8 @@ int runpod_pod_read(const json_t *pod, struct runpod_pod *ret, struct gp_error *
 static int every_pod(struct runpod *r, bool (*wanted)(const void *ctx, const struct runpod_pod *p), const void *ctx,
                      struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *pods, *pod;
-    size_t i;
+    json_t *pods = NULL, *pod = NULL;
+    size_t i = 0;
     int rc = runpod_call(r, "runpod list pods", "GET", "/pods", NULL, 0, &reply, err);
     if (rc != 0) return rc;
     pods = json_at(reply.json, "pods");

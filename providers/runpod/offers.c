@@ -109,8 +109,8 @@ static void add(struct search *s, const struct offer *of, const char *region, en
 
 /* One offer for each data center that has it; hosts of other people are in none. */
 static void add_places(struct search *s, const json_t *type, const struct offer *of) {
-    const json_t *centers = json_at(type, "dataCenters"), *one;
-    size_t i, before = s->out->list.len;
+    const json_t *centers = json_at(type, "dataCenters"), *one = NULL;
+    size_t i = 0, before = s->out->list.len;
     json_array_foreach(centers, i, one) {
         const char *id = json_str(one, "id", "");
         if (form_word(id) && in_stock(one)) add(s, of, id, stock_of(one));
@@ -169,8 +169,8 @@ static int read_catalogue(struct search *s, struct gp_error *err) {
     GP_AUTO_STR struct str path = {0};
     bool gpu = s->spec->gpu.count > 0;
     char count[16];
-    json_t *types, *one;
-    size_t i;
+    json_t *types = NULL, *one = NULL;
+    size_t i = 0;
     str_add(&path, gpu ? "/catalog/gpus" : "/catalog/cpus");
     rest_query(&path, "include", "AVAILABILITY");
     rest_query(&path, "product", "POD");
@@ -196,8 +196,8 @@ static int read_catalogue(struct search *s, struct gp_error *err) {
 /* Pods reach each other only through RunPod's global network, which not every data center has. */
 static int read_joined(struct search *s, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    json_t *one;
-    size_t i;
+    json_t *one = NULL;
+    size_t i = 0;
     int rc = runpod_call(s->r, "runpod list data centers", "GET", "/catalog/datacenters", NULL, 0, &reply, err);
     if (rc != 0) return rc;
     json_array_foreach(json_at(reply.json, "dataCenters"), i, one) {

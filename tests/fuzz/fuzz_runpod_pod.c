@@ -28,8 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct http_resp resp = {.status = 400};
     struct cloud_said said = {"", "", ""};
     struct gp_error err = {0};
-    size_t i;
-    json_t *pod;
+    size_t i = 0;
+    json_t *pod = NULL;
     if (json_parse((const char *)data, size, "the reply", &j, NULL) != 0) return 0;
     read_pod(j);
     json_array_foreach(json_at(j, "pods"), i, pod) read_pod(pod);

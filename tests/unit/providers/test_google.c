@@ -83,8 +83,7 @@ static void test_addresses(void **state) {
     (void)state;
     static const char *const good[] = {
         "https://oauth2.googleapis.com/token", "http://127.0.0.1:8080/token", "http://localhost/x", "http://[::1]:1/",
-        "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/a@p.iam.gserviceaccount.com:"
-        "generateAccessToken"};
+        "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/a@p.example.com:generateAccessToken"};
     static const char *const bad[] = {"",
                                       "https://",
                                       "https:///x",
