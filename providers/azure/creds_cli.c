@@ -5,6 +5,7 @@
 #include "providers/azure/azure_int.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +70,16 @@ static int run(struct azure *a, char *const argv[], struct str *out, bool *ret_m
     return 0;
 }
 
+/* 'az login' writes it. Without it the program is not started, because it may be anything of that name. */
+static bool has_login(void) {
+    const char *folder = azure_env("AZURE_CONFIG_DIR");
+    GP_AUTO_FREE char *base = fs_expand_home(folder != NULL ? folder : "~/.azure");
+    GP_AUTO_FREE char *file = base != NULL ? fs_join(base, "azureProfile.json") : NULL;
+    return file != NULL && fs_exists(file);
+}
+
 int azure_creds_cli(struct azure *a, struct azure_cred *ret, struct gp_error *err) {
+    if (!has_login()) return 0;
     GP_AUTO_STR struct str out = {.max = OUTPUT_MAX};
     GP_AUTO_JSON json_t *j = NULL;
     GP_AUTO_FREE char *resource = xasprintf("%s/", a->audience);

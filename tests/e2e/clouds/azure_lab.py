@@ -13,7 +13,7 @@ OWN = ("AZURE_", "GPUPROV_", "IDENTITY_", "MSI_", "ARM_")
 def environment(cloud, folder, **more):
     """more: None takes a variable away."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(OWN)}
-    env.update(cloud.environment(GPUPROV_STATE_DIR=str(folder / "state"), **more), NO_PROXY="*", no_proxy="*")
+    env.update(cloud.environment(HOME=str(folder), GPUPROV_STATE_DIR=str(folder / "state"), **more), NO_PROXY="*", no_proxy="*")
     return {k: v for k, v in env.items() if v is not None}
 
 

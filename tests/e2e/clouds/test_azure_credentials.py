@@ -128,6 +128,8 @@ def fake_az(folder, script):
     (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin" / "az").write_text("#!/bin/sh\n" + script)
     (folder / "bin" / "az").chmod(0o755)
+    (folder / ".azure").mkdir(exist_ok=True)
+    (folder / ".azure" / "azureProfile.json").write_text("{}")  # somebody logged in
 
 
 def test_the_cli(cloud, tmp_path):
@@ -141,6 +143,13 @@ def test_the_cli(cloud, tmp_path):
         "account", "get-access-token", "--resource", "https://management.azure.com/", "-o", "json"]
     got = run(cloud, tmp_path, **NONE, AZURE_SUBSCRIPTION_ID=azure.SUBSCRIPTION)
     assert got.rc == 0 and (tmp_path / "arguments").read_text().split()[-2:] == ["--subscription", azure.SUBSCRIPTION]
+
+
+def test_the_cli_is_not_started_without_a_login(cloud, tmp_path):
+    fake_az(tmp_path, "touch %s/started\n" % tmp_path)
+    (tmp_path / ".azure" / "azureProfile.json").unlink()
+    got = run(cloud, tmp_path, **NONE)
+    assert got.rc == 5 and "none found" in got["message"] and not (tmp_path / "started").exists(), got.text
 
 
 @pytest.mark.parametrize("script, words", [
