@@ -185,8 +185,8 @@ struct provider_ops {
 /* One row per provider: its folder defines struct provider_ops provider_NAME. */
 /* clang-format off */
 #define PROVIDER_ROWS(row) \
-    row(local) row(ssh) row(aws) row(alibaba) row(google) row(azure) row(openstack) row(lambda) row(runpod) \
-    row(shadeform)
+    row(local) row(ssh) row(aws) row(alibaba) row(google) \
+    row(azure) row(openstack) row(lambda) row(runpod) row(shadeform)
 /* clang-format on */
 #define PROVIDER_DECLARE(name) extern const struct provider_ops provider_##name;
 PROVIDER_ROWS(PROVIDER_DECLARE)

@@ -81,7 +81,7 @@ def test_unknown_verb(gpuprov):
     (["down", "Bad_Name"], "neither an existing spec file"),
     (["gc", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "nowhere"], "unknown provider 'nowhere'"),
-    (["providers", "--policy"], "gpuprov providers NAME --policy (aws)"),
+    (["providers", "--policy"], "gpuprov providers NAME --policy (aws, "),
     (["status", "--trace=smtp"], "smtp"),
     (["completion", "tcsh"], "bash, zsh, fish"),
     (["help", "frob"], "unknown verb 'frob'"),
