@@ -265,7 +265,7 @@ def test_offers_that_do_not_fit(cloud, eye, tmp_path):
                        ({"gpu": None, "offer": {"instance_type": "no-disk"}}, "has no disk"),
                        ({"offer": {"image": {"id": "nosuch"}}}, "no active image 'nosuch'"),
                        ({"offer": {"image": {"os": "ubuntu-24.04"}}}, "os_distro"),
-                       ({"offer": {"network": "nosuch"}}, "no network 'nosuch': correct network; it has lab")):
+                       ({"offer": {"network": "nosuch"}}, "no network 'nosuch': correct network; it has ")):
         refused = Drive(env, spec(tmp_path, **more), "offers")
         assert refused["code"] == "usage" and word in refused["message"], refused.result
     for more, flavor in (({"offer": {"image": {"os": "debian-12"}, "network": "lab"}}, "gpu.h100.1"),
