@@ -163,12 +163,11 @@ static int run(struct invocation *inv, struct gp_error *err) {
     } else if (r == 0) {
         r = spec_of_all(o, &spec, &res, err);
     }
-    if (r == 0 && spec == NULL) r = gp_fail(err, GP_EINTERNAL, "no spec was loaded");
-    if (r == 0) r = apply(o, spec, &keys, err);
+    if (r == 0 && spec != NULL) r = apply(o, spec, &keys, err);
     if (r == 0) r = app_engine(inv, &e, err);
     GP_AUTO_STRV struct strv only = {0};
     for (size_t i = 0; i < o->providers.n; i++) strv_add(&only, o->providers.v[i]);
-    if (r == 0) {
+    if (r == 0 && spec != NULL) {
         struct offers_req req = {.spec = spec, .keys = &keys, .only = only.n > 0 ? &only : NULL};
         r = engine_offers(e, &req, &res, err);
         GP_AUTO_FREE char *near =
