@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The claim of a stack: RunPod keeps no name unique, so the stack's pods themselves carry its uid. A stack with pods
- * has their uid; one without gets the journal's, or a new one. Two runs that begin at once are told apart after the
- * launch (create.c). One thread. */
+/* The claim of a stack: RunPod keeps no name unique, so the stack's pods carry its uid. A stack that has pods
+ * gets the uid of its pods. A stack without pods gets the uid of the journal, else a new one. After the launch create.c
+ * settles which of two simultaneous runs keeps its pods. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/runpod/runpod_int.h"

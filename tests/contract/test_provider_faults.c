@@ -234,7 +234,7 @@ static void test_list_refused(void **state) {
     end();
 }
 
-/* The cloud refuses to end machines: destroy says so, and they stay listed. */
+/* The cloud refuses to terminate machines: destroy returns an error, and they stay listed. */
 static void test_destroy_refused(void **state) {
     (void)state;
     begin();

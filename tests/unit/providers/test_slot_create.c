@@ -346,7 +346,7 @@ static void test_lag_begins_at_the_end_of_a_request(void **state) {
     states(c, 0, 1, 0);
 }
 
-/* Where the provider says so, such a request is sent once more. */
+/* With repeat_max_s a request that made nothing is sent once more. */
 static void test_lost_request_is_repeated_once(void **state) {
     struct cloud *c = *state;
     GP_AUTO_RESOURCES struct resource_list made = {0};
