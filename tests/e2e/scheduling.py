@@ -8,7 +8,7 @@ files in PARTS are split: each part is one worker's.
 
 --sample: of the tests with the mark `matrix(keep=N)` (one function with many parameters) only N run. The commit
 decides which, so the same commit runs the same ones and other commits run others. Tests with the mark `long` do not
-run."""
+run. --rest=N: with --sample, one Nth of what it leaves out runs too, again by commit."""
 import os
 import subprocess
 import zlib
@@ -30,6 +30,8 @@ LONG = ["driver/test_driver_real.py", "clouds/test_openstack_days.py", "aws/test
 # few of them, while each part starts a lab of its own.
 PARTS = {"aws/test_ec2.py": (3, 2), "aws/test_ec2_killed.py": (3, 1), "aws/test_hostile.py": (2, 1),
          "driver/test_driver_baddays.py": (2, 2)}
+# What these files start for their tests takes minutes: --rest takes all of a file's tests or none.
+TOGETHER = {"driver/test_driver_real.py", "nodes/test_vm.py"}
 
 
 def computes(scope):
@@ -45,7 +47,7 @@ class Scheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file = file_of(nodeid)
-        parts = PARTS.get(file, (1, 1))[bool(self.config.option.sample)]
+        parts = PARTS.get(file, (1, 1))[self.config.option.sample and not self.config.option.rest]
         return f"{file} {zlib.crc32(nodeid.encode()) % parts}" if parts > 1 else file
 
     def _computes(self, node):
@@ -80,6 +82,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_addoption(parser):
     parser.addoption("--sample", action="store_true", help="run a sample of the tests marked `matrix`, and none marked `long`")
+    parser.addoption("--rest", type=int, default=0, metavar="N", help="and one Nth of the tests that --sample leaves out")
 
 
 def pytest_configure(config):
@@ -105,6 +108,11 @@ def pytest_collection_modifyitems(config, items):
     for keep, tests in by.values():
         tests.sort(key=lambda t: zlib.crc32((seed + t.nodeid).encode()))
         out |= set(tests[keep:])
+    if rest := config.option.rest:
+        def share(item):
+            file = file_of(item.nodeid)
+            return zlib.crc32((seed + (file if file in TOGETHER else item.nodeid)).encode()) % rest
+        out = {item for item in out if share(item)}
     if out:
         config.hook.pytest_deselected(items=list(out))
         items[:] = [item for item in items if item not in out]
