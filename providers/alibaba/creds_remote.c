@@ -7,19 +7,10 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "providers/common/program.h"
 
 #define SMALL_MAX ((size_t)64 << 10)
 #define METADATA "http://100.100.100.200"
-
-extern char **environ;
 
 /* {"AccessKeyId", "AccessKeySecret", "SecurityToken", "Expiration"}. Takes source. */
 static int take(const json_t *j, const char *what, char *source, struct ali_cred *ret, struct gp_error *err) {
@@ -158,60 +149,15 @@ int ali_creds_uri(struct ali *a, const char *uri, struct ali_cred *ret, struct g
 
 /* --- an external program --- */
 
-static int read_output(struct ali *a, int fd, struct str *out, struct gp_error *err) {
-    int64_t deadline = clock_deadline(60000);
-    for (;;) {
-        char buf[4096];
-        int r = gp_wait_fd(fd, POLLIN, deadline, a->cancel, NULL, err);
-        if (r != 0) return r;
-        ssize_t n = read(fd, buf, sizeof buf);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read its output");
-        if (n == 0) return 0;
-        if (!str_add_mem(out, buf, (size_t)n)) return gp_fail(err, GP_EAUTH, "it wrote more than 64 KiB");
-    }
-}
-
-/* Words are separated by blanks, as the official CLI separates them. */
-static int run_program(struct ali *a, const char *command, struct str *out, struct gp_error *err) {
-    GP_AUTO_STRV struct strv words = {0};
-    int pipes[2], status = 0;
-    pid_t pid = -1;
-    strv_split(&words, command, " \t");
-    if (words.n == 0) return gp_fail(err, GP_EAUTH, "process_command is empty");
-    if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
-    GP_AUTO_FD int in = pipes[0];
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none); /* gpuprov's threads block all signals */
-    posix_spawnattr_setsigdefault(&attr, &all);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int e = posix_spawnp(&pid, words.v[0], &actions, &attr, words.v, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attr);
-    close(pipes[1]);
-    if (e != 0) return gp_fail_errno(err, GP_EAUTH, e, "could not start '%s'", words.v[0]);
-    int r = read_output(a, in, out, err);
-    if (r != 0) kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (r == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
-        r = gp_fail(err, GP_EAUTH, "'%s' failed with status %d (its message is above)", words.v[0],
-                    WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    return r;
-}
-
-/* Its output: {"mode": "AK" | "StsToken", "access_key_id", "access_key_secret", "sts_token"}. */
+/* Its output: {"mode": "AK" | "StsToken", "access_key_id", "access_key_secret", "sts_token"}. Blanks separate its
+ * words, as in the official CLI. */
 int ali_creds_process(struct ali *a, const char *command, struct ali_cred *ret, struct gp_error *err) {
-    GP_AUTO_STR struct str out = {.max = SMALL_MAX};
+    GP_AUTO_STRV struct strv words = {0};
+    GP_AUTO_STR struct str out = {0};
     GP_AUTO_JSON json_t *j = NULL;
-    int r = run_program(a, command, &out, err);
+    strv_split(&words, command, " \t");
+    int r = words.n > 0 ? program_run(words.v, PROGRAM_MS, a->cancel, &out, err)
+                        : gp_fail(err, GP_EAUTH, "process_command is empty");
     if (r == 0) r = json_parse(out.s != NULL ? out.s : "", out.len, "its output", &j, err);
     if (out.s != NULL) explicit_bzero(out.s, out.len);
     const char *id = json_str(j, "access_key_id", ""), *key = json_str(j, "access_key_secret", "");

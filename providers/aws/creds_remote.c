@@ -8,20 +8,12 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "providers/common/program.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <strings.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define STS_VERSION "2011-06-15"
 #define SMALL_MAX ((size_t)64 << 10)
-
-extern char **environ;
 
 static const char *env(const char *name) {
     const char *v = getenv(name);
@@ -107,65 +99,17 @@ bool aws_split_command(const char *command, struct strv *ret) {
     return quote == '\0';
 }
 
-/* Reads the program's output until it closes its end. */
-static int read_output(struct aws *a, int fd, struct str *out, struct gp_error *err) {
-    int64_t deadline = clock_deadline(60000);
-    for (;;) {
-        char buf[4096];
-        int r = gp_wait_fd(fd, POLLIN, deadline, a->cancel, NULL, err);
-        if (r != 0) return r;
-        ssize_t n = read(fd, buf, sizeof buf);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read its output");
-        if (n == 0) return 0;
-        if (!str_add_mem(out, buf, (size_t)n)) return gp_fail(err, GP_EAUTH, "it wrote more than 64 KiB");
-    }
-}
-
-static int run_program(struct aws *a, const struct strv *words, struct str *out, struct gp_error *err) {
-    int pipes[2];
-    pid_t pid = -1;
-    if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
-    GP_AUTO_FD int in = pipes[0];
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, pipes[1], 1);
-    posix_spawnattr_t attr;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none); /* gpuprov's threads block all signals */
-    posix_spawnattr_setsigdefault(&attr, &all);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int e = posix_spawnp(&pid, words->v[0], &actions, &attr, words->v, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attr);
-    close(pipes[1]);
-    if (e != 0) return gp_fail_errno(err, GP_EAUTH, e, "could not start '%s'", words->v[0]);
-    int r = read_output(a, in, out, err);
-    if (r != 0) kill(pid, SIGKILL);
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (r != 0) return r;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return gp_fail(err, GP_EAUTH, "'%s' failed with status %d (its message is above)", words->v[0],
-                       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    return 0;
-}
-
 int aws_creds_process(struct aws *a, const char *command, const char *profile, struct aws_cred *ret,
                       struct gp_error *err) {
     GP_AUTO_STRV struct strv words = {0};
-    GP_AUTO_STR struct str out = {.max = SMALL_MAX};
+    GP_AUTO_STR struct str out = {0};
     GP_AUTO_JSON json_t *j = NULL;
     if (!aws_split_command(command, &words) || words.n == 0)
         return gp_fail(err, GP_EAUTH,
                        "aws profile '%s': credential_process has an unclosed quote or "
                        "is empty",
                        profile);
-    int r = run_program(a, &words, &out, err);
+    int r = program_run(words.v, PROGRAM_MS, a->cancel, &out, err);
     if (r == 0) r = json_parse(out.s != NULL ? out.s : "", out.len, "its output", &j, err);
     if (out.s != NULL) explicit_bzero(out.s, out.len);
     if (r == 0 && json_int(j, "Version", 0) != 1) r = gp_fail(err, GP_EAUTH, "its output does not have Version 1");
