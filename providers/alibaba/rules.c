@@ -5,82 +5,7 @@
 
 #include "providers/alibaba/ali_int.h"
 
-#include "base/clock.h"
-#include "base/form.h"
-
-#include <arpa/inet.h>
-
-static int public_cidr(struct ali *a, const char **ret, struct gp_error *err) {
-    const char *own = ali_env("GPUPROV_CHECKIP_URL");
-    const char *url = own != NULL ? own : "https://checkip.amazonaws.com";
-    if (a->cache->public_cidr == NULL) {
-        GP_AUTO_RESP struct http_resp resp = {0};
-        struct http_req req = {.what = "this controller's public address",
-                               .method = "GET",
-                               .url = url,
-                               .repeatable = true,
-                               .tries = 3,
-                               .timeout_ms = 10000,
-                               .max_body = 4096};
-        int r = http_call(a->http, &req, &resp, err);
-        if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
-        char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
-        if (resp.status != 200 || !form_address(text))
-            return gp_fail(err, GP_EENV,
-                           "%s did not return this controller's public address (HTTP %d): set "
-                           "access.ssh_from",
-                           url, resp.status);
-        a->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
-    }
-    *ret = a->cache->public_cidr;
-    return 0;
-}
-
-/* --- networks --- */
-
-struct cidr {
-    unsigned char bytes[16];
-    int family, bits;
-};
-
-static bool cidr_read(const char *text, struct cidr *ret) {
-    size_t n = strcspn(text, "/");
-    int64_t bits = 0;
-    GP_AUTO_FREE char *address = xstrndup(text, n);
-    *ret = (struct cidr){.family = strchr(address, ':') == NULL ? AF_INET : AF_INET6};
-    int64_t most = ret->family == AF_INET ? 32 : 128;
-    if (text[n] == '\0') bits = most; /* the cloud returns a single address without its length */
-    else if (!str_to_i64(text + n + 1, 0, most, &bits)) return false;
-    if (inet_pton(ret->family, address, ret->bytes) != 1) return false;
-    ret->bits = (int)bits;
-    for (int64_t i = bits; i < most; i++) ret->bytes[i / 8] &= (unsigned char)~(0x80 >> (i % 8));
-    return true;
-}
-
-static bool same_cidr(const char *x, const char *y) {
-    struct cidr a, b;
-    if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
-    return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
-}
-
-/* The networks of every offer that may use that region's group. *ret_own: one of them has none, so this controller's
- * own address is added. */
-static void networks(const struct ali *a, const struct spec *spec, const char *region, struct strv *ret,
-                     bool *ret_own) {
-    bool some = false;
-    *ret_own = false;
-    for (size_t i = 0; i <= spec->offers.len; i++) {
-        const struct spec_offer *o = i < spec->offers.len ? &spec->offers.items[i] : NULL;
-        if (o == NULL && some) break;
-        if (o != NULL && !str_eq(o->provider, "alibaba")) continue;
-        if (o != NULL && (o->regions.n > 0 ? !strv_has(&o->regions, region) : !str_eq(ali_home(a), region))) continue;
-        const struct strv *from = o != NULL ? spec_effective(spec, i).ssh_from : &spec->access.ssh_from;
-        some = true;
-        if (from->n == 0) *ret_own = true;
-        for (size_t k = 0; k < from->n; k++)
-            if (!strv_has(ret, from->v[k])) strv_add(ret, from->v[k]);
-    }
-}
+#include "providers/common/ssh_from.h"
 
 /* --- rules as they are --- */
 
@@ -135,7 +60,7 @@ static int read_rules(struct ali *a, const char *region, const char *group, stru
 
 static bool is_ssh(const struct rule *r, const char *cidr) {
     return strcasecmp(r->protocol, "tcp") == 0 && strcmp(r->ports, "22/22") == 0 &&
-           strcasecmp(r->policy, "accept") == 0 && same_cidr(r->source, cidr);
+           strcasecmp(r->policy, "accept") == 0 && ssh_from_same(r->source, cidr);
 }
 
 static bool wanted(const struct rule *r, const struct strv *from) {
@@ -205,13 +130,10 @@ int ali_group_rules(struct ali *a, const struct spec *spec, const char *region, 
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, group);
     GP_AUTO_STRV struct strv from = {0};
     struct rules have = {0};
-    const char *own = NULL;
-    bool with_own = false;
+    struct ssh_from networks = {a->http, spec, "alibaba", region, ali_home(a), &a->cache->public_cidr};
     if (strv_has(&a->cache->groups_ready, key)) return 0;
-    networks(a, spec, region, &from, &with_own);
-    int r = with_own ? public_cidr(a, &own, err) : 0;
+    int r = ssh_from_read(&networks, &from, err);
     if (r != 0) return r;
-    if (own != NULL && !strv_has(&from, own)) strv_add(&from, own);
     if (!fresh) r = read_rules(a, region, group, &have, err);
     if (r == 0) r = add_missing(a, region, group, &have, &from, err);
     if (r == 0) r = revoke(a, region, group, &have, &from, err);

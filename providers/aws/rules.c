@@ -5,63 +5,10 @@
 
 #include "providers/aws/aws_int.h"
 
-#include "base/form.h"
-
-#include <arpa/inet.h>
-
-static int public_cidr(struct aws *a, const char **ret, struct gp_error *err) {
-    const char *own = getenv("GPUPROV_CHECKIP_URL");
-    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
-    if (a->cache->public_cidr == NULL) {
-        GP_AUTO_RESP struct http_resp resp = {0};
-        struct http_req req = {.what = "this controller's public address",
-                               .method = "GET",
-                               .url = url,
-                               .repeatable = true,
-                               .tries = 3,
-                               .timeout_ms = 10000,
-                               .max_body = 4096};
-        int r = http_call(a->http, &req, &resp, err);
-        if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
-        char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
-        if (resp.status != 200 || !form_address(text))
-            return gp_fail(err, GP_EENV,
-                           "%s did not return this controller's public address (HTTP %d): "
-                           "set access.ssh_from",
-                           url, resp.status);
-        a->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
-    }
-    *ret = a->cache->public_cidr;
-    return 0;
-}
+#include "base/clock.h"
+#include "providers/common/ssh_from.h"
 
 /* --- expected rules --- */
-
-struct cidr {
-    unsigned char bytes[16];
-    int family, bits;
-};
-
-static bool cidr_read(const char *text, struct cidr *ret) {
-    const char *slash = strchr(text, '/');
-    int64_t bits = 0;
-    if (slash == NULL) return false;
-    GP_AUTO_FREE char *address = xstrndup(text, (size_t)(slash - text));
-    *ret = (struct cidr){.family = strchr(address, ':') == NULL ? AF_INET : AF_INET6};
-    int64_t most = ret->family == AF_INET ? 32 : 128;
-    if (!str_to_i64(slash + 1, 0, most, &bits)) return false;
-    if (inet_pton(ret->family, address, ret->bytes) != 1) return false;
-    ret->bits = (int)bits;
-    for (int64_t i = bits; i < most; i++) ret->bytes[i / 8] &= (unsigned char)~(0x80 >> (i % 8));
-    return true;
-}
-
-/* EC2 returns a network in its shortest form, which may differ from the request. */
-static bool same_cidr(const char *x, const char *y) {
-    struct cidr a, b;
-    if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
-    return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
-}
 
 static bool is_ssh(const struct aws_rule *r) {
     return strcmp(r->protocol, "tcp") == 0 && strcmp(r->from, "22") == 0 && strcmp(r->to, "22") == 0 &&
@@ -74,7 +21,7 @@ static bool is_members(const struct aws_group *g, const struct aws_rule *r) {
 
 static bool has_ssh(const struct aws_group *g, const char *cidr) {
     for (size_t i = 0; i < g->rules.len; i++)
-        if (is_ssh(&g->rules.items[i]) && same_cidr(g->rules.items[i].source, cidr)) return true;
+        if (is_ssh(&g->rules.items[i]) && ssh_from_same(g->rules.items[i].source, cidr)) return true;
     return false;
 }
 
@@ -87,7 +34,7 @@ static bool has_members(const struct aws_group *g) {
 static bool wanted(const struct aws_group *g, const struct aws_rule *r, const struct strv *from) {
     if (is_members(g, r)) return true;
     for (size_t i = 0; is_ssh(r) && i < from->n; i++)
-        if (same_cidr(r->source, from->v[i])) return true;
+        if (ssh_from_same(r->source, from->v[i])) return true;
     return false;
 }
 
@@ -209,35 +156,14 @@ static int revoke(struct aws *a, const char *region, const struct aws_group *g, 
     return r;
 }
 
-/* The networks of every offer that may use that region's group; without offers the stack's. *ret_own: one of them
- * has no networks, so this controller's own address is added. */
-static void networks(struct aws *a, const struct spec *spec, const char *region, struct strv *ret, bool *ret_own) {
-    bool some = false;
-    *ret_own = false;
-    for (size_t i = 0; i <= spec->offers.len; i++) {
-        const struct spec_offer *o = i < spec->offers.len ? &spec->offers.items[i] : NULL;
-        if (o == NULL && some) break;
-        if (o != NULL && !str_eq(o->provider, "aws")) continue;
-        if (o != NULL && (o->regions.n > 0 ? !strv_has(&o->regions, region) : !str_eq(aws_home(a), region))) continue;
-        const struct strv *from = o != NULL ? spec_effective(spec, i).ssh_from : &spec->access.ssh_from;
-        some = true;
-        if (from->n == 0) *ret_own = true;
-        for (size_t k = 0; k < from->n; k++)
-            if (!strv_has(ret, from->v[k])) strv_add(ret, from->v[k]);
-    }
-}
-
 int aws_group_rules(struct aws *a, const struct spec *spec, const char *region, const struct aws_group *g,
                     struct gp_error *err) {
     GP_AUTO_FREE char *key = xasprintf("%s/%s", region, g->id);
     if (strv_has(&a->cache->groups_ready, key)) return 0;
     GP_AUTO_STRV struct strv from = {0};
-    const char *own = NULL;
-    bool with_own = false;
-    networks(a, spec, region, &from, &with_own);
-    int r = with_own ? public_cidr(a, &own, err) : 0;
+    struct ssh_from networks = {a->http, spec, "aws", region, aws_home(a), &a->cache->public_cidr};
+    int r = ssh_from_read(&networks, &from, err);
     if (r != 0) return r;
-    if (own != NULL && !strv_has(&from, own)) strv_add(&from, own);
     struct rules missing = {0}, foreign = {0};
     find_missing(g, &from, &missing);
     find_foreign(g, &from, &foreign);

@@ -7,9 +7,9 @@
 #include "providers/azure/azure_int.h"
 
 #include "base/clock.h"
-#include "base/form.h"
 #include "providers/common/intents.h"
 #include "providers/common/settle.h"
+#include "providers/common/ssh_from.h"
 
 #define NET_CIDR "10.71.0.0/16" /* Azure's networks do not meet unless they are peered */
 #define SUBNET "nodes"
@@ -17,48 +17,6 @@
 #define READ_MS 1000
 
 /* --- access --- */
-
-static int public_cidr(struct azure *a, struct gp_error *err) {
-    const char *own = azure_env("GPUPROV_CHECKIP_URL");
-    const char *url = own != NULL ? own : "https://checkip.amazonaws.com";
-    GP_AUTO_RESP struct http_resp resp = {0};
-    struct http_req req = {.what = "this controller's public address",
-                           .method = "GET",
-                           .url = url,
-                           .repeatable = true,
-                           .tries = 3,
-                           .timeout_ms = 10000,
-                           .max_body = 4096};
-    if (a->cache->public_cidr != NULL) return 0;
-    int r = http_call(a->http, &req, &resp, err);
-    if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
-    char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
-    if (resp.status != 200 || !form_address(text))
-        return gp_fail(err, GP_EENV,
-                       "%s did not return this controller's public address (HTTP %d): set access.ssh_from", url,
-                       resp.status);
-    a->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
-    return 0;
-}
-
-/* The networks of every offer in that region; without offers the stack's. */
-static int networks(struct azure *a, const struct spec *spec, const char *region, struct strv *ret,
-                    struct gp_error *err) {
-    bool some = false, own = false;
-    for (size_t i = 0; i <= spec->offers.len; i++) {
-        const struct spec_offer *o = i < spec->offers.len ? &spec->offers.items[i] : NULL;
-        if (o == NULL && some) break;
-        if (o != NULL && (!str_eq(o->provider, "azure") || !strv_has(&o->regions, region))) continue;
-        const struct strv *from = o != NULL ? spec_effective(spec, i).ssh_from : &spec->access.ssh_from;
-        some = true;
-        if (from->n == 0) own = true;
-        for (size_t k = 0; k < from->n; k++)
-            if (!strv_has(ret, from->v[k])) strv_add(ret, from->v[k]);
-    }
-    int r = own ? public_cidr(a, err) : 0;
-    if (r == 0 && own && !strv_has(ret, a->cache->public_cidr)) strv_add(ret, a->cache->public_cidr);
-    return r;
-}
 
 /* One rule for each family: Azure does not mix them in one. */
 static void add_rule(json_t *rules, const struct strv *from, bool six) {
@@ -155,7 +113,8 @@ static int put_piece(struct azure *a, const struct stack *s, const char *region,
 int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
                     struct gp_error *err) {
     GP_AUTO_STRV struct strv from = {0};
-    int r = networks(a, spec, region, &from, err);
+    struct ssh_from networks = {a->http, spec, "azure", region, NULL, &a->cache->public_cidr};
+    int r = ssh_from_read(&networks, &from, err);
     if (r != 0) return r;
     json_t *rules = json_array();
     add_rule(rules, &from, false);

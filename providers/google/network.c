@@ -6,52 +6,20 @@
 #include "providers/google/google_int.h"
 
 #include "base/clock.h"
-#include "base/form.h"
 #include "providers/common/ownership.h"
+#include "providers/common/ssh_from.h"
 
 #define TRIES 6
 
-static int public_cidr(struct google *g, struct gp_error *err) {
-    const char *own = getenv("GPUPROV_CHECKIP_URL");
-    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
-    GP_AUTO_RESP struct http_resp resp = {0};
-    struct http_req req = {.what = "this controller's public address",
-                           .method = "GET",
-                           .url = url,
-                           .repeatable = true,
-                           .tries = 3,
-                           .timeout_ms = 10000,
-                           .max_body = 4096};
-    int r = http_call(g->http, &req, &resp, err);
-    if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
-    char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
-    if (resp.status != 200 || !form_address(text))
-        return gp_fail(err, GP_EENV,
-                       "%s did not return this controller's public address (HTTP %d): set access.ssh_from", url,
-                       resp.status);
-    g->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
-    return 0;
-}
-
-static int add_network(const char *cidr, struct strv *ret, struct gp_error *err) {
-    if (strchr(cidr, ':') != NULL)
-        return gp_fail(err, GP_EUSAGE,
-                       "google: '%.60s' is an IPv6 network, and nodes have IPv4 addresses only: give IPv4 networks in "
-                       "access.ssh_from",
-                       cidr);
-    if (!strv_has(ret, cidr)) strv_add(ret, cidr);
-    return 0;
-}
-
 int google_ssh_from(struct google *g, const struct spec *spec, struct strv *ret, struct gp_error *err) {
-    int r = 0;
-    for (size_t i = 0; i < spec->offers.len; i++) {
-        const struct strv *from = spec_effective(spec, i).ssh_from;
-        if (!str_eq(spec->offers.items[i].provider, "google")) continue;
-        for (size_t k = 0; r == 0 && k < from->n; k++) r = add_network(from->v[k], ret, err);
-        if (r == 0 && from->n == 0 && g->cache->public_cidr == NULL) r = public_cidr(g, err);
-        if (r == 0 && from->n == 0) r = add_network(g->cache->public_cidr, ret, err);
-    }
+    struct ssh_from networks = {g->http, spec, "google", NULL, NULL, &g->cache->public_cidr};
+    int r = ssh_from_read(&networks, ret, err);
+    for (size_t i = 0; r == 0 && i < ret->n; i++)
+        if (strchr(ret->v[i], ':') != NULL)
+            r = gp_fail(err, GP_EUSAGE,
+                        "google: '%.60s' is an IPv6 network, and nodes have IPv4 addresses only: give IPv4 networks in "
+                        "access.ssh_from",
+                        ret->v[i]);
     return r;
 }
 

@@ -6,9 +6,10 @@
 
 #include "providers/openstack/os_int.h"
 
-#include "base/form.h"
+#include "base/clock.h"
 #include "providers/common/intents.h"
 #include "providers/common/settle.h"
+#include "providers/common/ssh_from.h"
 
 static char *group_name(const struct stack *s) { return xasprintf("gpuprov-%s-%s", s->name, s->uid); }
 
@@ -65,49 +66,6 @@ int os_groups_list(struct os *o, const char *region, struct resource_list *ret, 
 }
 
 /* --- rules --- */
-
-static int public_cidr(struct os *o, struct gp_error *err) {
-    const char *own = getenv("GPUPROV_CHECKIP_URL");
-    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
-    if (o->cache->public_cidr != NULL) return 0;
-    GP_AUTO_RESP struct http_resp resp = {0};
-    struct http_req req = {.what = "this controller's public address",
-                           .method = "GET",
-                           .url = url,
-                           .repeatable = true,
-                           .tries = 3,
-                           .timeout_ms = 10000,
-                           .max_body = 4096};
-    int r = http_call(o->rest.http, &req, &resp, err);
-    if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
-    char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
-    if (resp.status != 200 || !form_address(text))
-        return gp_fail(err, GP_EENV,
-                       "%s did not return this controller's public address (HTTP %d): set access.ssh_from", url,
-                       resp.status);
-    o->cache->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
-    return 0;
-}
-
-/* The networks of every offer that may use the region's group. */
-static int networks(struct os *o, const struct spec *spec, const char *region, struct strv *ret, struct gp_error *err) {
-    bool own = false, some = false;
-    for (size_t i = 0; i < spec->offers.len; i++) {
-        const struct spec_offer *offer = &spec->offers.items[i];
-        if (!str_eq(offer->provider, "openstack")) continue;
-        if (offer->regions.n > 0 ? !strv_has(&offer->regions, region) : !str_eq(os_home(o), region)) continue;
-        const struct strv *from = spec_effective(spec, i).ssh_from;
-        some = true;
-        if (from->n == 0) own = true;
-        for (size_t k = 0; k < from->n; k++)
-            if (!strv_has(ret, from->v[k])) strv_add(ret, from->v[k]);
-    }
-    for (size_t k = 0; !some && k < spec->access.ssh_from.n; k++) strv_add(ret, spec->access.ssh_from.v[k]);
-    if (!own && ret->n > 0) return 0;
-    int r = public_cidr(o, err);
-    if (r == 0 && !strv_has(ret, o->cache->public_cidr)) strv_add(ret, o->cache->public_cidr);
-    return r;
-}
 
 /* One ingress rule in one line: what is equal here is equal to neutron. */
 static char *rule_key(const char *ethertype, const char *protocol, int64_t from, int64_t to, const char *source) {
@@ -181,7 +139,8 @@ int os_group_rules(struct os *o, const struct spec *spec, const char *region, co
     struct rules have = {0};
     GP_AUTO_STR struct str path = {0};
     if (strv_has(&o->cache->groups_ready, ready)) return 0;
-    int r = networks(o, spec, region, &from, err);
+    struct ssh_from networks = {o->rest.http, spec, "openstack", region, os_home(o), &o->cache->public_cidr};
+    int r = ssh_from_read(&networks, &from, err);
     for (size_t i = 0; i < from.n; i++) strv_take(&want, rule_key(ethertype_of(from.v[i]), "tcp", 22, 22, from.v[i]));
     strv_take(&want, rule_key("IPv4", "any", -1, -1, id));
     strv_take(&want, rule_key("IPv6", "any", -1, -1, id));

@@ -11,6 +11,7 @@ Prints both ports, then serves until its standard input ends. Its certificate is
   /hang     no reply
   /wait     /ok after 0.2 s
   /status?N as /ok, with status N
+  /text?T   200, T
   /stale    401, but /ok with "authorization: new"
   /page?N   {"items": [N], "next": N+1}; the third is the last
   /seen     JSON: requests by path and query, connections, most requests at once, times of arrival in ms
@@ -62,6 +63,8 @@ async def answer(target, body, fields=None):
             return (429 if path == "/busy" else 503), {"retry-after": "1"}, b"later"
         if path == "/status":
             return int(query[:3]), {}, body
+        if path == "/text":
+            return 200, {}, query.encode()
         if path == "/stale" and (fields or {}).get("authorization") != "new":
             return 401, {}, b'{"code": "TokenExpired"}'
         if path == "/page":

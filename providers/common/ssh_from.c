@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Networks of the spec's offers and this controller's own address. */
+#include "base/gp_base.h"
+
+#include "providers/common/ssh_from.h"
+
+#include "base/form.h"
+
+#include <arpa/inet.h>
+
+static int public_cidr(const struct ssh_from *f, struct gp_error *err) {
+    const char *own = getenv("GPUPROV_CHECKIP_URL");
+    const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
+    GP_AUTO_RESP struct http_resp resp = {0};
+    struct http_req req = {.what = "this controller's public address",
+                           .method = "GET",
+                           .url = url,
+                           .repeatable = true,
+                           .tries = 3,
+                           .timeout_ms = 10000,
+                           .max_body = 4096};
+    if (*f->public_cidr != NULL) return 0;
+    int r = http_call(f->http, &req, &resp, err);
+    if (r != 0) return gp_wrap(err, "access.ssh_from is not given, and");
+    char *text = str_trim(resp.body.s != NULL ? resp.body.s : (char[]){0});
+    if (resp.status != 200 || !form_address(text))
+        return gp_fail(err, GP_EENV,
+                       "%s did not return this controller's public address (HTTP %d): set access.ssh_from", url,
+                       resp.status);
+    *f->public_cidr = xasprintf("%s/%d", text, strchr(text, ':') == NULL ? 32 : 128);
+    return 0;
+}
+
+static bool may_use(const struct ssh_from *f, const struct spec_offer *o) {
+    if (!str_eq(o->provider, f->provider)) return false;
+    if (f->region == NULL) return true;
+    return o->regions.n > 0 ? strv_has(&o->regions, f->region) : str_eq(f->home, f->region);
+}
+
+/* False: it is empty. */
+static bool add_all(const struct strv *from, struct strv *ret) {
+    for (size_t i = 0; i < from->n; i++)
+        if (!strv_has(ret, from->v[i])) strv_add(ret, from->v[i]);
+    return from->n > 0;
+}
+
+int ssh_from_read(const struct ssh_from *f, struct strv *ret, struct gp_error *err) {
+    bool some = false, own = false;
+    for (size_t i = 0; i < f->spec->offers.len; i++) {
+        if (!may_use(f, &f->spec->offers.items[i])) continue;
+        some = true;
+        own = !add_all(spec_effective(f->spec, i).ssh_from, ret) || own;
+    }
+    if (!some) own = !add_all(&f->spec->access.ssh_from, ret);
+    int r = own ? public_cidr(f, err) : 0;
+    if (r == 0 && own && !strv_has(ret, *f->public_cidr)) strv_add(ret, *f->public_cidr);
+    return r;
+}
+
+/* --- forms of a network --- */
+
+struct cidr {
+    unsigned char bytes[16];
+    int family;
+    int64_t bits;
+};
+
+static bool cidr_read(const char *text, struct cidr *ret) {
+    size_t n = strcspn(text, "/");
+    GP_AUTO_FREE char *address = xstrndup(text, n);
+    *ret = (struct cidr){.family = strchr(address, ':') == NULL ? AF_INET : AF_INET6};
+    int64_t most = ret->family == AF_INET ? 32 : 128;
+    ret->bits = most;
+    if (text[n] != '\0' && !str_to_i64(text + n + 1, 0, most, &ret->bits)) return false;
+    if (inet_pton(ret->family, address, ret->bytes) != 1) return false;
+    for (int64_t i = ret->bits; i < most; i++) ret->bytes[i / 8] &= (unsigned char)~(0x80 >> (i % 8));
+    return true;
+}
+
+bool ssh_from_same(const char *x, const char *y) {
+    struct cidr a, b;
+    if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
+    return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+}
