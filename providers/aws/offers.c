@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/catalog/catalog.h"
+#include "providers/common/refusal.h"
 
 #define TYPES_MAX 12 /* sizes of one GPU: g4dn.xlarge to 16xlarge */
 
@@ -420,30 +421,14 @@ static void search_clear(struct search *s) {
     aws_image_ahead_clear(&s->image);
 }
 
-/* The worst of the errors, which decides where no region has an offer. */
-static void worst_of(const struct gp_error *e, struct gp_error *worst, int *worst_exit) {
-    int code = gp_exit_code(e->code);
-    if (worst->code != GP_OK && gp_exit_worst(code, *worst_exit) == *worst_exit) return;
-    *worst = *e;
-    *worst_exit = code;
-}
-
-static int offers_of_all(struct aws *a, struct search *all, size_t n, struct gp_error *worst, struct gp_error *err) {
-    int worst_exit = 0;
+static void offers_of_all(struct search *all, size_t n, struct regions_result *result) {
     first_round(all, n);
     second_round(all, n);
     for (size_t i = 0; i < n; i++) {
         struct search *s = &all[i];
         if (s->r == 0) s->r = offers_of_region(s, &s->err);
-        if (s->r == 0) continue;
-        if (s->r == -GP_ECANCELLED || (s->r == -GP_EAUTH && s->err.scope == GP_SCOPE_PROVIDER)) {
-            if (err != NULL) *err = s->err;
-            return s->r;
-        }
-        if (n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", s->err.msg);
-        worst_of(&s->err, worst, &worst_exit);
+        if (s->r != 0 && regions_failed(result, &s->err)) break;
     }
-    return 0;
 }
 
 int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
@@ -458,7 +443,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }
-    struct gp_error worst = {0};
+    struct regions_result result = {.sink = a->sink, .regions = regions.n};
     size_t before = ret->list.len;
     struct search *all = xcalloc(regions.n, sizeof *all);
     for (size_t i = 0; i < regions.n; i++) {
@@ -468,12 +453,8 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         if (!aws_region_valid(s->region))
             s->r = gp_fail(&s->err, GP_EUSAGE, "offers[%zu]: '%s' is not a region of aws", index, s->region);
     }
-    int r = offers_of_all(a, all, regions.n, &worst, err);
+    offers_of_all(all, regions.n, &result);
     for (size_t i = 0; i < regions.n; i++) search_clear(&all[i]);
     free(all);
-    if (r != 0 || ret->list.len > before) return r;
-    /* An error of this entry does not rule out others. */
-    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
-    if (err != NULL) *err = worst;
-    return -(int)worst.code;
+    return regions_end(&result, ret->list.len > before, err);
 }

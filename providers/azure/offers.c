@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "providers/catalog/catalog.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/refusal.h"
 
 #define SIZES_MAX 12
 
@@ -88,27 +89,13 @@ int azure_offers(struct provider *p, const struct spec *spec, size_t index, stru
     struct azure *a = azure_of(p);
     const struct spec_offer *want = &spec->offers.items[index];
     struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
-    struct gp_error worst = {0};
-    int worst_exit = 0;
+    struct regions_result result = {.sink = a->sink, .regions = want->regions.n};
     size_t before = ret->list.len;
     for (size_t i = 0; i < want->regions.n; i++) {
         struct gp_error e = {0};
         s.region = want->regions.v[i];
         int r = offers_of_region(&s, &e);
-        if (r == 0) continue;
-        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
-            if (err != NULL) *err = e;
-            return r;
-        }
-        if (want->regions.n > 1) event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
-        int code = gp_exit_code(e.code);
-        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
-            worst = e;
-            worst_exit = code;
-        }
+        if (r != 0 && regions_failed(&result, &e)) break;
     }
-    if (ret->list.len > before) return 0;
-    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
-    if (err != NULL) *err = worst;
-    return -(int)worst.code;
+    return regions_end(&result, ret->list.len > before, err);
 }

@@ -97,3 +97,22 @@ int cloud_to_unknown(struct gp_error *err) {
     err->scope = GP_SCOPE_NONE; /* it is settled before another offer is tried */
     return -GP_EUNKNOWN;
 }
+
+/* --- several regions --- */
+
+bool regions_failed(struct regions_result *r, const struct gp_error *e) {
+    r->fatal = e->code == GP_ECANCELLED || (e->code == GP_EAUTH && e->scope == GP_SCOPE_PROVIDER);
+    if (!r->fatal && r->regions > 1) event_emit(r->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e->msg);
+    int code = gp_exit_code(e->code), worst = gp_exit_code(r->worst.code);
+    if (r->fatal || r->worst.code == GP_OK || gp_exit_worst(code, worst) != worst) r->worst = *e;
+    return r->fatal;
+}
+
+int regions_end(const struct regions_result *r, bool any_offer, struct gp_error *err) {
+    struct gp_error worst = r->worst;
+    if (any_offer && !r->fatal) return 0;
+    /* An error of this entry does not rule out others. */
+    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = worst;
+    return -(int)worst.code;
+}

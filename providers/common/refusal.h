@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The meaning of a cloud's error replies: one table per cloud maps its error codes (never an HTTP status alone) to
- * our codes, scopes and retries. The decisions from a row are the same for every cloud. Pure; any thread. */
+ * our codes, scopes and retries. The decisions from a row are the same for every cloud, and so is that from the
+ * failures of several regions. Pure but for the events; any thread. */
 #ifndef GP_COMMON_REFUSAL_H
 #define GP_COMMON_REFUSAL_H
 
 #include "base/error.h"
+#include "model/event.h"
 #include "providers/http.h"
 
 enum cloud_class {
@@ -46,5 +48,21 @@ int cloud_fail_status(struct gp_error *err, const char *what, const struct http_
 bool cloud_outcome_open(const struct http_resp *resp, int http, const struct cloud_error *row);
 /* A create whose outcome is unknown: the same message with -GP_EUNKNOWN. */
 int cloud_to_unknown(struct gp_error *err);
+
+/* --- provider_ops.offers where some regions have no offer --- */
+
+struct regions_result {
+    const struct event_sink *sink; /* may be NULL */
+    size_t regions;                /* of several regions each failure is reported as a warning */
+    struct gp_error worst;         /* zeroed */
+    bool fatal;
+};
+
+/* A region failed with e. True: the other regions would fail for the same reason (cancelled, credentials refused), and
+ * the loop over them ends. */
+bool regions_failed(struct regions_result *r, const struct gp_error *e);
+/* 0 with an offer of any region; else the worst failure (gp_exit_worst), with the scope OFFER for an error of the spec
+ * that rules out nothing else. A fatal one counts in any case. Returns -err->code. */
+int regions_end(const struct regions_result *r, bool any_offer, struct gp_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/form.h"
 #include "providers/catalog/catalog.h"
+#include "providers/common/refusal.h"
 
 struct search {
     struct google *g;
@@ -115,27 +116,13 @@ int google_offers(struct provider *p, const struct spec *spec, size_t index, str
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }
-    struct gp_error worst = {0};
-    int worst_exit = 0;
+    struct regions_result result = {.sink = g->sink, .regions = regions.n};
     size_t before = ret->list.len;
     for (size_t i = 0; i < regions.n; i++) {
         struct gp_error e = {0};
         s.region = regions.v[i];
         int r = offers_of_region(&s, &e);
-        if (r == 0) continue;
-        if (r == -GP_ECANCELLED || (r == -GP_EAUTH && e.scope == GP_SCOPE_PROVIDER)) {
-            if (err != NULL) *err = e;
-            return r;
-        }
-        if (regions.n > 1) event_emit(g->sink, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", e.msg);
-        int code = gp_exit_code(e.code);
-        if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
-            worst = e;
-            worst_exit = code;
-        }
+        if (r != 0 && regions_failed(&result, &e)) break;
     }
-    if (ret->list.len > before) return 0;
-    if (worst.code == GP_EUSAGE && worst.scope == GP_SCOPE_NONE) worst.scope = GP_SCOPE_OFFER;
-    if (err != NULL) *err = worst;
-    return -(int)worst.code;
+    return regions_end(&result, ret->list.len > before, err);
 }

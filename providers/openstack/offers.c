@@ -7,6 +7,7 @@
 
 #include "base/form.h"
 #include "providers/common/gpu_name.h"
+#include "providers/common/refusal.h"
 
 struct looking {
     struct os *o;
@@ -164,7 +165,6 @@ int os_offers(struct provider *p, const struct spec *spec, size_t index, struct 
     struct os *o = os_of(p);
     const struct spec_offer *offer = &spec->offers.items[index];
     GP_AUTO_STRV struct strv regions = {0};
-    struct gp_error first = {0};
     size_t before = ret->list.len;
     strv_copy(&regions, &offer->regions);
     if (regions.n == 0 && os_home(o) != NULL) strv_add(&regions, os_home(o));
@@ -172,14 +172,11 @@ int os_offers(struct provider *p, const struct spec *spec, size_t index, struct 
         return gp_fail(err, GP_EUSAGE,
                        "openstack: the cloud has several regions: give 'regions' in the offer, or "
                        "OS_REGION_NAME");
+    struct regions_result result = {.sink = o->sink, .regions = regions.n};
     for (size_t i = 0; i < regions.n; i++) {
         struct looking l = {o, spec, offer, index, regions.v[i], ret};
         struct gp_error e = {0};
-        int r = in_region(&l, &e);
-        if (r != 0 && first.code == GP_OK) first = e;
-        if (r == -GP_ECANCELLED || r == -GP_EAUTH) break;
+        if (in_region(&l, &e) != 0 && regions_failed(&result, &e)) break;
     }
-    if (ret->list.len > before) return 0;
-    if (err != NULL) *err = first;
-    return -(int)first.code;
+    return regions_end(&result, ret->list.len > before, err);
 }
