@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/dmi.h"
 
 #define REFRESH_AHEAD_S 300
 
@@ -58,9 +59,18 @@ static int from_uri(struct ali *a, struct ali_cred *ret, struct gp_error *err) {
     return uri != NULL ? ali_creds_uri(a, uri, ret, err) : 0;
 }
 
+/* A setting of the service decides; without one, firmware of another vendor means that there is none. Older instance
+ * types run on Xen. */
+static bool may_have_metadata(void) {
+    static const struct dmi_mark marks[] = {
+        {"sys_vendor", "Alibaba Cloud"}, {"product_name", "Alibaba Cloud"}, {"sys_vendor", "Xen"}, {NULL, NULL}};
+    if (ali_env("GPUPROV_ALIBABA_METADATA") != NULL || ali_env("ALIBABA_CLOUD_ECS_METADATA") != NULL) return true;
+    return dmi_names(DMI_FOLDER, marks) != DMI_NO;
+}
+
 static int from_metadata(struct ali *a, struct ali_cred *ret, struct gp_error *err) {
     const char *off = ali_env("ALIBABA_CLOUD_ECS_METADATA_DISABLED");
-    if (off != NULL && strcasecmp(off, "true") == 0) return 0;
+    if ((off != NULL && strcasecmp(off, "true") == 0) || !may_have_metadata()) return 0;
     return ali_creds_metadata(a, ali_env("ALIBABA_CLOUD_ECS_METADATA"), ret, err);
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "providers/common/dmi.h"
 
 #define REFRESH_AHEAD_S 300
 #define CHAIN_DEPTH 5
@@ -170,6 +171,16 @@ static int from_profile(struct aws *a, const char *profile, int depth, struct aw
     return 0;
 }
 
+/* A setting of the service decides; without one, firmware of another vendor means that there is none. EC2's older types
+ * run on Xen, some of them without Amazon's name. */
+static bool may_have_imds(void) {
+    static const struct dmi_mark marks[] = {
+        {"sys_vendor", "Amazon"}, {"bios_version", "amazon"}, {"sys_vendor", "Xen"}, {NULL, NULL}};
+    if (env("AWS_EC2_METADATA_SERVICE_ENDPOINT") != NULL || env("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE") != NULL)
+        return true;
+    return dmi_names(DMI_FOLDER, marks) != DMI_NO;
+}
+
 static int run_chain(struct aws *a, struct aws_cred *ret, struct gp_error *err) {
     int r = from_environment(ret, err);
     if (r != 0 || ret->id != NULL) return r;
@@ -181,7 +192,7 @@ static int run_chain(struct aws *a, struct aws_cred *ret, struct gp_error *err) 
     if (r != 0 || ret->id != NULL) return r;
     r = aws_creds_container(a, ret, err);
     if (r != 0 || ret->id != NULL) return r;
-    r = aws_creds_imds(a, ret, err);
+    if (may_have_imds()) r = aws_creds_imds(a, ret, err);
     if (r != 0 || ret->id != NULL) return r;
     r = gp_fail(err, GP_EAUTH,
                 "aws credentials: none found in the environment, web identity, profile "

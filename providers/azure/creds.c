@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/dmi.h"
 #include "providers/common/jwt.h"
 
 #define REFRESH_AHEAD_S 300
@@ -136,9 +137,8 @@ static int from_token_file(struct azure *a, const char *file, struct azure_cred 
 /* --- managed identity --- */
 
 static bool is_azure_machine(void) {
-    GP_AUTO_STR struct str tag = {.max = 256};
-    if (fs_read("/sys/class/dmi/id/chassis_asset_tag", 256, &tag, NULL) != 0) return false;
-    return strcmp(str_trim(tag.s), AZURE_ASSET_TAG) == 0;
+    static const struct dmi_mark marks[] = {{"chassis_asset_tag", AZURE_ASSET_TAG}, {NULL, NULL}};
+    return dmi_names(DMI_FOLDER, marks) == DMI_YES;
 }
 
 /* The metadata service is asked only where it exists: elsewhere 169.254.169.254 may be anybody's. */

@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "providers/common/dmi.h"
 #include "providers/common/jwt.h"
 
 #define TOKEN_URL "https://oauth2.googleapis.com/token"
@@ -244,9 +245,8 @@ int google_token_for(struct google *g, const char *url, json_t *delegates, const
 
 /* Its name is asked for only on a machine of Google: elsewhere the look-up could hang. */
 static bool at_google(void) {
-    GP_AUTO_STR struct str product = {0};
-    return fs_read("/sys/class/dmi/id/product_name", 4096, &product, NULL) == 0 && product.s != NULL &&
-           strstr(product.s, "Google") != NULL;
+    static const struct dmi_mark marks[] = {{"product_name", "Google"}, {NULL, NULL}};
+    return dmi_names(DMI_FOLDER, marks) == DMI_YES;
 }
 
 static int metadata(struct google *g, const char *host, const char *path, struct http_resp *resp,
