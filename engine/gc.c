@@ -11,6 +11,7 @@
 #include "engine/run/look.h"
 #include "engine/run/open_known.h"
 #include "engine/run/owner.h"
+#include "engine/run/pool.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
@@ -21,14 +22,24 @@
 
 static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
+#define FRESH_MS 10000 /* an older list is read again before anything is destroyed by it */
+
 /* One provider's resources, and the tombstones. */
 struct sweep {
     struct engine *e;
-    struct run *run; /* its look: the places looked at */
-    struct provider *p;
+    const struct provider_ops *ops;
+    const char *owner;  /* NULL: the provider's own */
+    struct run *run;    /* one each, because owners differ by cloud. Its look: the places looked at */
+    struct provider *p; /* NULL: it did not open, because of `why` */
+    struct gp_error why;
     struct resource_list all;
+    int listed; /* the list's result */
+    int64_t listed_ms;
     struct intent_list stones;
     int64_t now_s; /* the cloud's clock */
+};
+struct sweeps {
+    VEC_OF(struct sweep) list;
 };
 
 static bool of_uid(const struct resource *r, const char *uid) { return alive(r) && strcmp(r->uid, uid) == 0; }
@@ -133,17 +144,20 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
     return r;
 }
 
+/* A list that fails is reported at the end, with all other places; the listed resources are swept anyway. */
+static void list_it(struct sweep *w) {
+    struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
+    resource_list_clear(&w->all);
+    w->listed = look_list(w->run, w->p, &req, &w->all, NULL);
+    w->listed_ms = clock_ms();
+}
+
 static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     GP_AUTO_STRV struct strv done = {0};
-    struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
-    struct gp_error seen = {0};
-    int first = look_list(w->run, w->p, &req, &w->all, &seen); /* the listed resources are swept anyway */
-    if (first == -GP_ECANCELLED) {
-        if (err != NULL) *err = seen;
-        return first;
-    }
-    first = 0; /* reported at the end, with all other places */
     struct gp_error stones = {0};
+    int first = 0;
+    if (!dry_run && clock_ms() - w->listed_ms > FRESH_MS) list_it(w); /* another provider's turn was long */
+    if (w->listed == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
     int r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, &stones);
     if (r != 0) {
         first = r;
@@ -201,16 +215,13 @@ static int sweep_images(struct run *run, struct provider *p, bool dry_run, struc
     return r;
 }
 
-static int gc_provider(struct run *run, struct provider *p, bool dry_run, struct gc_result *ret, struct gp_error *err) {
-    struct sweep w = {.e = run->e, .run = run, .p = p};
+static int gc_provider(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct gp_error why = {0};
-    int r = sweep(&w, dry_run, ret, err);
-    if (r != -GP_ECANCELLED && sweep_images(run, p, dry_run, ret, &why) != 0 && r == 0) {
+    int r = sweep(w, dry_run, ret, err);
+    if (r != -GP_ECANCELLED && sweep_images(w->run, w->p, dry_run, ret, &why) != 0 && r == 0) {
         r = -(int)why.code;
         if (err != NULL) *err = why;
     }
-    resource_list_clear(&w.all);
-    intent_list_clear(&w.stones);
     return r;
 }
 
@@ -254,37 +265,65 @@ static int gc_journal(struct engine *e, const char *provider, struct gc_result *
     return r != 0 ? r : first;
 }
 
-/* *ret_asked: the provider opened. One that did not open is recorded as not looked at. owner: NULL for the provider's
- * own; the owners that are looked for there are added to `seen`. */
-static int gc_one(struct engine *e, const struct provider_ops *ops, const char *owner, bool dry_run,
-                  struct gc_result *ret, struct owners_seen *seen, bool *ret_asked, struct gp_error *err) {
-    struct run *run = NULL; /* one run each: owners differ by cloud */
-    struct provider *p = NULL;
-    struct gp_error why = {0};
-    int r = run_open(e, NULL, NULL, &run, err);
+/* Opens the provider and lists what is there. In a thread of its own: providers are slow and independent. */
+static void look_one(void *ctx, size_t i) {
+    struct sweeps *all = ctx;
+    struct sweep *w = &all->list.items[i];
+    if (run_provider(w->run, w->ops->name, &w->p, &w->why) == 0) list_it(w);
+}
+
+static int sweep_add(struct engine *e, const struct provider_ops *ops, const char *owner, struct sweeps *to,
+                     struct gp_error *err) {
+    struct sweep w = {.e = e, .ops = ops, .owner = owner};
+    int r = run_open(e, NULL, NULL, &w.run, err);
     if (r != 0) return r;
-    run->ending = true;
+    w.run->ending = true;
     if (owner != NULL) {
-        free(run->owner);
-        run->owner = xstrdup(owner);
+        free(w.run->owner);
+        w.run->owner = xstrdup(owner);
     }
-    r = run_provider(run, ops->name, &p, &why);
-    *ret_asked = r == 0;
-    if (r == 0) {
-        owners_seen_add(seen, p);
-        r = gc_provider(run, p, dry_run, ret, &why);
-    } else if (r != -GP_ECANCELLED) {
-        coverage_put(&run->look.covered, ops->name, "", e->opts.owner, ops->billed, &why);
-        r = 0;
+    vec_push(&to->list, w);
+    return 0;
+}
+
+/* Sweeps one provider by its list. One that did not open is recorded as not looked at. The owners that were looked for
+ * there are added to `seen`. */
+static int gc_one(struct sweep *w, bool dry_run, struct gc_result *ret, struct owners_seen *seen,
+                  struct gp_error *err) {
+    struct run *run = w->run;
+    int r = 0;
+    if (w->p != NULL) {
+        owners_seen_add(seen, w->p);
+        r = gc_provider(w, dry_run, ret, err);
+    } else if (w->why.code != GP_ECANCELLED) {
+        coverage_put(&run->look.covered, w->ops->name, "", w->e->opts.owner, w->ops->billed, &w->why);
+    } else {
+        r = gp_fail(err, GP_ECANCELLED, "%s", w->why.msg);
     }
     look_report(run);
-    if (owner == NULL) coverage_merge(&ret->looked, &run->look.covered);
+    if (w->owner == NULL) coverage_merge(&ret->looked, &run->look.covered);
     else coverage_add_gaps(&ret->looked, &run->look.covered);
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
         resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);
-    if (r != 0 && err != NULL) *err = why;
-    run_close(run);
     return r;
+}
+
+/* All providers are listed at once. They are swept one after the other, in their order. Returns how many opened. */
+static int gc_all(struct sweeps *all, bool dry_run, struct gc_result *ret, struct owners_seen *seen,
+                  struct gp_error *first) {
+    int opened = 0;
+    pool_each(all->list.len, look_one, all);
+    for (size_t i = 0; i < all->list.len; i++) {
+        struct sweep *w = &all->list.items[i];
+        struct gp_error why = {0};
+        opened += w->p != NULL;
+        if (gc_one(w, dry_run, ret, seen, &why) != 0 && first->code == GP_OK) *first = why;
+        resource_list_clear(&w->all);
+        intent_list_clear(&w->stones);
+        run_close(w->run);
+    }
+    vec_free(&all->list);
+    return opened;
 }
 
 /* Fails if the result is incomplete: places that were not looked at, billed resources with unreadable tags. */
@@ -296,25 +335,23 @@ static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct gp_error first = {0};
     struct owners_seen seen = {0};
-    int asked = 0;
-    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+    struct sweeps own = {0}, others = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
         if (provider != NULL ? strcmp(provider, ops->name) != 0 : ops->lent) continue;
-        if (provider == NULL && !look_allows(e, ops->name, "")) continue;
-        struct gp_error why = {0};
-        bool answered = false;
-        int r = gc_one(e, ops, NULL, dry_run, ret, &seen, &answered, &why);
-        asked += answered;
-        if (r != 0 && first.code == GP_OK) first = why;
+        if (provider != NULL || look_allows(e, ops->name, "")) r = sweep_add(e, ops, NULL, &own, &first);
     }
+    int asked = gc_all(&own, dry_run, ret, &seen, &first);
     const struct provider_ops *ops = NULL;
     const char *owner = NULL;
-    for (size_t i = 0; e->opts.owner == NULL && owners_seen_next(&seen, &i, &ops, &owner);) {
+    bool more = r == 0 && e->opts.owner == NULL && !gp_cancelled(&e->cancel);
+    for (size_t i = 0; more && r == 0 && owners_seen_next(&seen, &i, &ops, &owner);) {
         struct gp_error why = {0};
-        bool answered = false;
-        if (gp_cancelled(&e->cancel)) break;
-        if (gc_one(e, ops, owner, dry_run, ret, NULL, &answered, &why) != 0 && first.code == GP_OK) first = why;
+        r = sweep_add(e, ops, owner, &others, &why);
+        if (r != 0 && first.code == GP_OK) first = why;
     }
+    gc_all(&others, dry_run, ret, NULL, &first);
     owners_seen_clear(&seen);
     if (asked > 0 && !dry_run && !gp_cancelled(&e->cancel)) {
         struct gp_error why = {0};

@@ -9,6 +9,7 @@
 #include "engine/run/look.h"
 #include "engine/run/open_known.h"
 #include "engine/run/owner.h"
+#include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -112,35 +113,71 @@ static int status_journal(struct engine *e, bool refresh, struct stack_view_list
     return -(int)worst->code;
 }
 
-/* Lists everything of the owner at one provider, in every region. owner: NULL for the provider's own. */
-static int search_provider(struct engine *e, const struct provider_ops *ops, const char *owner,
-                           struct resource_list *found, struct stack_view_list *ret, struct owners_seen *seen,
-                           struct gp_error *err) {
-    struct run *run = NULL;
-    struct provider *p = NULL;
-    struct gp_error why = {0};
-    int r = run_open(e, NULL, NULL, &run, err);
+/* Everything of the owner at one provider, in every region. */
+struct search {
+    const struct provider_ops *ops;
+    const char *owner; /* NULL: the provider's own */
+    struct run *run;
+    struct provider *p; /* NULL: it did not open */
+    struct resource_list found, images;
+    int r;
+};
+struct searches {
+    VEC_OF(struct search) list;
+};
+
+static int search_add(struct engine *e, const struct provider_ops *ops, const char *owner, struct searches *to,
+                      struct gp_error *err) {
+    struct search s = {.ops = ops, .owner = owner};
+    int r = run_open(e, NULL, NULL, &s.run, err);
     if (r != 0) return r;
-    run->looking = true;
+    s.run->looking = true;
     if (owner != NULL) {
-        free(run->owner);
-        run->owner = xstrdup(owner);
+        free(s.run->owner);
+        s.run->owner = xstrdup(owner);
     }
-    r = run_provider(run, ops->name, &p, &why);
-    if (r == 0) owners_seen_add(seen, p);
-    if (r != 0 && r != -GP_ECANCELLED)
-        coverage_put(&run->look.covered, ops->name, "", e->opts.owner, ops->billed, &why);
-    if (r == 0) {
-        struct list_req req = {.owner = p->owner};
-        r = look_list(run, p, &req, found, &why);
+    vec_push(&to->list, s);
+    return 0;
+}
+
+/* In a thread of its own: providers are slow and independent. */
+static void search_one(void *ctx, size_t i) {
+    struct searches *all = ctx;
+    struct search *s = &all->list.items[i];
+    struct engine *e = s->run->e;
+    struct gp_error why = {0};
+    s->r = run_provider(s->run, s->ops->name, &s->p, &why);
+    if (s->r != 0 && s->r != -GP_ECANCELLED)
+        coverage_put(&s->run->look.covered, s->ops->name, "", e->opts.owner, s->ops->billed, &why);
+    if (s->r != 0) return;
+    struct list_req req = {.owner = s->p->owner};
+    s->r = look_list(s->run, s->p, &req, &s->found, &why);
+    if (s->r == 0 && s->ops->images != NULL) s->r = images_at(s->run, s->p, &s->images, &why);
+}
+
+static void move_all(struct resource_list *to, struct resource_list *from) {
+    for (size_t i = 0; i < from->list.len; i++) vec_push(&to->list, from->list.items[i]);
+    vec_free(&from->list);
+}
+
+/* Searches at all of them at once; the results are taken in their order. */
+static int search_all(struct searches *all, struct resource_list *found, struct stack_view_list *ret,
+                      struct owners_seen *seen, struct gp_error *err) {
+    bool cancelled = false;
+    pool_each(all->list.len, search_one, all);
+    for (size_t i = 0; i < all->list.len; i++) {
+        struct search *s = &all->list.items[i];
+        if (s->p != NULL) owners_seen_add(seen, s->p);
+        cancelled = cancelled || s->r == -GP_ECANCELLED;
+        move_all(found, &s->found);
+        move_all(&ret->images, &s->images);
+        if (s->owner == NULL) coverage_merge(&ret->looked, &s->run->look.covered);
+        else coverage_add_gaps(&ret->looked, &s->run->look.covered);
+        move_all(&ret->unreadable, &s->run->look.unreadable);
+        run_close(s->run);
     }
-    if (r == 0 && ops->images != NULL) r = images_at(run, p, &ret->images, &why);
-    if (owner == NULL) coverage_merge(&ret->looked, &run->look.covered);
-    else coverage_add_gaps(&ret->looked, &run->look.covered);
-    for (size_t i = 0; i < run->look.unreadable.list.len; i++)
-        resource_list_add(&ret->unreadable, &run->look.unreadable.list.items[i]);
-    run_close(run);
-    return r == -GP_ECANCELLED ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0;
+    vec_free(&all->list);
+    return cancelled ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0;
 }
 
 static bool is_shown(const struct stack_view_list *l, const struct resource *r) {
@@ -199,28 +236,29 @@ static int search_gap(struct engine *e, const struct stack_view_list *ret, struc
 static int search(struct engine *e, struct stack_view_list *ret, struct gp_error *worst) {
     GP_AUTO_RESOURCES struct resource_list found = {0};
     struct owners_seen seen = {0};
+    struct searches own = {0}, others = {0};
+    struct gp_error why = {0};
     int r = 0;
     for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
-        struct gp_error why = {0};
-        if (ops->lent || !look_allows(e, ops->name, "")) continue;
-        r = search_provider(e, ops, NULL, &found, ret, &seen, &why);
-        keep_worst(worst, &why);
+        if (!ops->lent && look_allows(e, ops->name, "")) r = search_add(e, ops, NULL, &own, &why);
     }
+    int ran = search_all(&own, &found, ret, &seen, r == 0 ? &why : NULL);
+    if (r == 0) r = ran;
     const struct provider_ops *ops = NULL;
     const char *owner = NULL;
-    for (size_t i = 0; r == 0 && e->opts.owner == NULL && owners_seen_next(&seen, &i, &ops, &owner);) {
-        struct gp_error why = {0};
-        r = search_provider(e, ops, owner, &found, ret, NULL, &why);
-        keep_worst(worst, &why);
-    }
+    for (size_t i = 0; r == 0 && e->opts.owner == NULL && owners_seen_next(&seen, &i, &ops, &owner);)
+        r = search_add(e, ops, owner, &others, &why);
+    ran = search_all(&others, &found, ret, NULL, r == 0 ? &why : NULL);
+    if (r == 0) r = ran;
+    keep_worst(worst, &why);
     owners_seen_clear(&seen);
     for (size_t i = 0; r == 0 && i < found.list.len; i++) {
         const struct resource *of = &found.list.items[i];
-        struct gp_error why = {0};
+        struct gp_error unseen = {0};
         if (of->state == RES_GONE || is_shown(ret, of)) continue;
-        found_view(e, &found, of, ret, &why);
-        keep_worst(worst, &why);
+        found_view(e, &found, of, ret, &unseen);
+        keep_worst(worst, &unseen);
     }
     look_set_aside(e, &ret->looked);
     struct gp_error gap = {0};

@@ -7,9 +7,9 @@
 
 #include "engine/proof/console.h"
 #include "engine/proof/node_run.h"
-#include "engine/proof/pool.h"
 #include "engine/proof/run_cache.h"
 #include "engine/proof/watch.h"
+#include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists the resources of a stack at the providers: chooses the places, separates resources with unreadable tags, and
  * records the places that were looked at. Every statement of absence or readiness depends on that record. Only the
- * watcher's poll and the search after Ctrl-C list by themselves, because they search for known ids and launches. Runs
- * in the verb's thread. */
+ * watcher's poll and the search after Ctrl-C list by themselves, because they search for known ids and launches. One
+ * thread at a time for one run. */
 #include "base/gp_base.h"
 
 #include "engine/run/look.h"

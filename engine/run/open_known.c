@@ -8,6 +8,7 @@
 #include "engine/run/ending.h"
 #include "engine/run/look.h"
 #include "engine/run/owner.h"
+#include "engine/run/pool.h"
 #include "engine/run/run_provider.h"
 
 static int spec_from_journal(struct run *run, const char *text, struct gp_error *err) {
@@ -38,53 +39,102 @@ static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err)
     return r;
 }
 
-/* Whether that provider has a stack of this name for its own owner; its uids are added to `uids`. */
-static int has_it(struct run *run, struct provider *p, bool *ret, struct strv *uids, struct gp_error *err) {
+/* The question to one provider. */
+struct question {
+    struct run *run;
+    struct run *mine; /* its look is this question's: look_list may run for one run in one thread only */
+    const struct provider_ops *ops;
+    struct provider *p; /* NULL: it did not open */
+    bool has;           /* a stack of this name, for the provider's own owner */
+    struct strv uids;   /* of it */
+    int r;
+    struct gp_error why;
+};
+struct questions {
+    VEC_OF(struct question) list;
+};
+
+static void has_it(struct question *q) {
     GP_AUTO_RESOURCES struct resource_list seen = {0};
-    struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL};
-    int r = look_list(run, p, &req, &seen, err);
-    *ret = false;
+    struct list_req req = {.owner = q->p->owner, .stack = q->run->stack.name, .regions = NULL};
+    q->r = look_list(q->mine, q->p, &req, &seen, &q->why);
     for (size_t i = 0; i < seen.list.len; i++) /* a listed resource exists, even if the list is incomplete */
         if (seen.list.items[i].state != RES_GONE) {
-            *ret = true;
-            strv_add(uids, seen.list.items[i].uid);
+            q->has = true;
+            strv_add(&q->uids, seen.list.items[i].uid);
         }
-    for (size_t i = 0; i < run->look.unreadable.list.len; i++)
-        if (str_eq(run->look.unreadable.list.items[i].provider, p->ops->name)) *ret = true;
-    return r;
+    q->has = q->has || q->mine->look.unreadable.list.len > 0;
+}
+
+/* In a thread of its own: providers are slow and independent. */
+static void ask_one(void *ctx, size_t i) {
+    struct questions *all = ctx;
+    struct question *q = &all->list.items[i];
+    const char *owner = q->run->e->opts.owner;
+    if (q->p == NULL) q->r = run_provider_open(q->run, q->ops, owner, &q->p, &q->why);
+    if (q->r == 0) has_it(q);
+    else if (q->r != -GP_ECANCELLED)
+        coverage_put(&q->mine->look.covered, q->ops->name, "", owner, q->ops->billed, &q->why);
+}
+
+static int question_add(struct run *run, const struct provider_ops *ops, struct questions *to, struct gp_error *err) {
+    struct question q = {.run = run, .ops = ops, .p = run_provider_opened(run, ops->name)};
+    int r = run_open(run->e, run->spec, run->stack.name, &q.mine, err);
+    if (r != 0) return r;
+    q.mine->ending = run->ending;
+    q.mine->looking = run->looking;
+    vec_push(&to->list, q);
+    return 0;
+}
+
+/* Moves what was found into the run. */
+static void take_answer(struct run *run, struct question *q) {
+    struct resource_list *unreadable = &q->mine->look.unreadable;
+    if (q->p != NULL && run_provider_opened(run, q->ops->name) == NULL) vec_push(&run->providers, q->p);
+    coverage_merge(&run->look.covered, &q->mine->look.covered);
+    for (size_t i = 0; i < unreadable->list.len; i++) vec_push(&run->look.unreadable.list, unreadable->list.items[i]);
+    vec_free(&unreadable->list);
+    run_close(q->mine);
+}
+
+/* The provider that has the stack, or NULL: there are two, and err names them. */
+static int choose_holder(const struct run *run, const struct questions *all, struct provider **ret,
+                         struct gp_error *err) {
+    GP_AUTO_STRV struct strv held = {0}; /* uids at the holder */
+    *ret = NULL;
+    for (size_t i = 0; i < all->list.len; i++) {
+        const struct question *q = &all->list.items[i];
+        bool same = false;
+        if (q->r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", q->why.msg);
+        for (size_t k = 0; k < q->uids.n; k++) same = same || strv_has(&held, q->uids.v[k]);
+        if (same) continue; /* one stack at several clouds */
+        if (q->has && *ret != NULL)
+            return gp_fail(err, GP_EUSAGE,
+                           "there are stacks '%s' at %s and at %s: give the spec file "
+                           "instead of the name",
+                           run->stack.name, (*ret)->ops->name, q->ops->name);
+        if (q->has) *ret = q->p;
+        for (size_t k = 0; k < q->uids.n; k++) strv_add(&held, q->uids.v[k]);
+    }
+    return 0;
 }
 
 /* Queries every provider that opens, each with its own owner: a cloud's principal and the login name on this machine
  * differ. *ret_holder: the provider that has the stack, or NULL. */
 static int ask_all(struct run *run, struct provider **ret_holder, struct gp_error *err) {
-    GP_AUTO_STRV struct strv held = {0}; /* uids at the holder */
-    *ret_holder = NULL;
-    for (size_t i = 0; provider_registry[i] != NULL; i++) {
+    struct questions all = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
         /* existing hosts: nothing can be found without a spec */
-        if (ops->lent || !look_allows(run->e, ops->name, "")) continue;
-        struct gp_error why = {0};
-        struct provider *p = NULL;
-        bool has = false, same = false;
-        GP_AUTO_STRV struct strv uids = {0};
-        free(run->owner);
-        run->owner = xstrdup(run->e->opts.owner);
-        int r = run_provider(run, ops->name, &p, &why);
-        if (r != 0 && r != -GP_ECANCELLED)
-            coverage_put(&run->look.covered, ops->name, "", run->owner, ops->billed, &why);
-        if (r == 0) r = has_it(run, p, &has, &uids, &why);
-        if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
-        for (size_t k = 0; k < uids.n; k++) same = same || strv_has(&held, uids.v[k]);
-        if (same) continue; /* one stack at several clouds */
-        if (has && *ret_holder != NULL)
-            return gp_fail(err, GP_EUSAGE,
-                           "there are stacks '%s' at %s and at %s: give the spec file "
-                           "instead of the name",
-                           run->stack.name, (*ret_holder)->ops->name, ops->name);
-        if (has) *ret_holder = p;
-        for (size_t k = 0; k < uids.n; k++) strv_add(&held, uids.v[k]);
+        if (!ops->lent && look_allows(run->e, ops->name, "")) r = question_add(run, ops, &all, err);
     }
-    return 0;
+    if (r == 0) pool_each(all.list.len, ask_one, &all);
+    for (size_t i = 0; i < all.list.len; i++) take_answer(run, &all.list.items[i]);
+    if (r == 0) r = choose_holder(run, &all, ret_holder, err);
+    for (size_t i = 0; i < all.list.len; i++) strv_clear(&all.list.items[i].uids);
+    vec_free(&all.list);
+    return r;
 }
 
 /* The stack may be at other clouds too, with the owner that it has at the holder: they are opened again for that one.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The providers of a run: each is opened once, and closed with the run. Runs in the verb's thread, or in the watcher's
- * while that runs. */
+/* The providers of a run: each is opened once, and closed with the run. One thread at a time for one run: the verb's,
+ * the watcher's while that runs, or that of a search at one provider. */
 #include "base/gp_base.h"
 
 #include "engine/run/run_provider.h"
@@ -8,24 +8,33 @@
 #include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 
-int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err) {
-    for (size_t i = 0; i < run->providers.len; i++) {
-        if (strcmp(run->providers.items[i]->ops->name, name) == 0) {
-            *ret = run->providers.items[i];
-            return 0;
-        }
-    }
-    const struct provider_ops *ops = provider_find(name);
-    if (ops == NULL) return gp_fail(err, GP_EUSAGE, "there is no provider '%s'", name);
+struct provider *run_provider_opened(const struct run *run, const char *name) {
+    for (size_t i = 0; i < run->providers.len; i++)
+        if (strcmp(run->providers.items[i]->ops->name, name) == 0) return run->providers.items[i];
+    return NULL;
+}
+
+int run_provider_open(const struct run *run, const struct provider_ops *ops, const char *owner, struct provider **ret,
+                      struct gp_error *err) {
     struct provider_env env = {.cancel = &run->e->cancel,
                                .journal = run->e->journal,
                                .state_dir = run->e->state_dir,
-                               .owner = run->owner,
+                               .owner = owner,
                                .spec = run->spec,
                                .accept_new_host_key = run->e->opts.accept_new_host_key,
                                .sink = &run->sink};
-    struct provider *p = NULL;
-    int r = ops->open(&env, &p, err);
+    return ops->open(&env, ret, err);
+}
+
+int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err) {
+    struct provider *p = run_provider_opened(run, name);
+    const struct provider_ops *ops = provider_find(name);
+    if (p != NULL) {
+        *ret = p;
+        return 0;
+    }
+    if (ops == NULL) return gp_fail(err, GP_EUSAGE, "there is no provider '%s'", name);
+    int r = run_provider_open(run, ops, run->owner, &p, err);
     if (r != 0) return r;
     vec_push(&run->providers, p);
     if (run->owner == NULL) run->owner = xstrdup(p->owner);
@@ -53,18 +62,12 @@ static void report_not_open(struct run *run, const struct gp_error *end) {
     run->look.said_gaps = str_steal(&gaps);
 }
 
-static struct provider *opened(const struct run *run, const char *name) {
-    for (size_t i = 0; i < run->providers.len; i++)
-        if (strcmp(run->providers.items[i]->ops->name, name) == 0) return run->providers.items[i];
-    return NULL;
-}
-
 /* The claim is at the home in the journal, else at the first provider of the spec that opens. The cheapest offer does
  * not decide, because two concurrent `up`s must claim at the same place. */
 static void choose_home(struct run *run, const char *known) {
-    run->home = known != NULL ? opened(run, known) : NULL;
+    run->home = known != NULL ? run_provider_opened(run, known) : NULL;
     for (size_t i = 0; run->home == NULL && i < run->spec->offers.len; i++)
-        run->home = opened(run, run->spec->offers.items[i].provider);
+        run->home = run_provider_opened(run, run->spec->offers.items[i].provider);
 }
 
 /* Of several errors, that of the provider that the spec names first is returned. */
@@ -95,7 +98,7 @@ static int open_each(struct run *run, const struct owner_order *order, const cha
                      struct gp_error *first, struct gp_error *err) {
     for (size_t i = 0; i < order->names.len; i++) {
         const char *name = order->names.items[i];
-        struct provider *p = opened(run, name);
+        struct provider *p = run_provider_opened(run, name);
         struct gp_error why = {0};
         if (check && p == NULL) continue; /* reported already */
         int r = check ? run_offer_provider(run, name, &p, &why) : run_provider(run, name, &p, &why);

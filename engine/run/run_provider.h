@@ -5,6 +5,11 @@
 
 #include "engine/run/run.h"
 
+/* Opens one for an owner (NULL: its own) and leaves the run as it is. Any thread. */
+int run_provider_open(const struct run *run, const struct provider_ops *ops, const char *owner, struct provider **ret,
+                      struct gp_error *err);
+/* The open one of that name; NULL: it is not open. */
+struct provider *run_provider_opened(const struct run *run, const char *name);
 /* Opens a provider once per run; the first decides an owner that is not known yet. Borrowed: run_close closes it. */
 int run_provider(struct run *run, const char *name, struct provider **ret, struct gp_error *err);
 /* The same for buying nodes there: -GP_EAUTH where the stack must not (owner_check_new_place), and it is closed. */

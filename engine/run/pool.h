@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bounded pool of threads over the nodes. */
+/* A bounded pool of threads: over the nodes of a run, or over any numbered work. */
 #ifndef GP_ENGINE_POOL_H
 #define GP_ENGINE_POOL_H
 
@@ -9,5 +9,8 @@ struct run_node;
 
 /* work(n) for every node that is not skipped, at most `jobs` at once; returns when all are done. */
 int pool_run(struct run *run, void (*work)(struct run_node *n), struct gp_error *err);
+/* work(ctx, i) for every i below n, all at once; returns when all are done. Where no thread can be started, that of the
+ * caller does the work. */
+void pool_each(size_t n, void (*work)(void *ctx, size_t i), void *ctx);
 
 #endif

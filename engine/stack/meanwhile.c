@@ -3,7 +3,7 @@
  * again. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/run/meanwhile.h"
+#include "engine/stack/meanwhile.h"
 
 #include "engine/run/lock.h"
 #include "engine/run/owner.h"
