@@ -22,6 +22,8 @@ extern const struct catalog_row catalog_google[]; /* types and GPUs; prices by t
 extern const char *const catalog_google_date;
 const struct catalog_row *catalog_google_type(const char *type);
 double catalog_google_price(const char *type, const char *region, bool spot); /* negative: unknown */
+/* USD/h of a disk of the type "pd-balanced"; negative: unknown. */
+double catalog_google_disk_price(const char *type, int gib, const char *region);
 
 /* Names of the GPUs that RunPod rents; NULL ends. Prices come from its API. */
 extern const char *const catalog_runpod_gpus[];

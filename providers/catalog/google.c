@@ -454,3 +454,10 @@ double catalog_google_price(const char *type, const char *region, bool spot) {
             return spot ? prices[i].spot_usd_per_h : prices[i].usd_per_h;
     return -1;
 }
+
+/* Compute Engine's disk pricing (https://cloud.google.com/compute/disks-image-pricing), balanced persistent disk in
+ * us-central1: 0.10 USD for a GiB-month of 730 hours, as public price tables of May 2025 and 2026 give it. Hyperdisk is
+ * billed by IOPS and throughput too, whose defaults depend on the size: no price of it is known. */
+double catalog_google_disk_price(const char *type, int gib, const char *region) {
+    return strcmp(type, "pd-balanced") == 0 && strcmp(region, "us-central1") == 0 ? gib * 0.10 / 730 : -1;
+}

@@ -10,15 +10,6 @@
 #include "providers/common/intents.h"
 #include "providers/common/settle.h"
 
-/* Types that boot from Hyperdisk only (cloud.google.com/compute/docs/disks/hyperdisks, machine support, 2026-08). */
-static const char *const hyperdisk_only[] = {"a3-ultragpu-", "a4-", "a4x-", "g4-"};
-
-static const char *disk_type(const char *type) {
-    for (size_t i = 0; i < GP_ARRAY_LEN(hyperdisk_only); i++)
-        if (str_starts(type, hyperdisk_only[i])) return "hyperdisk-balanced";
-    return "pd-balanced";
-}
-
 /* --- the body --- */
 
 static int labels_of(const struct create_req *req, json_t **ret, struct gp_error *err) {
@@ -39,10 +30,10 @@ static int labels_of(const struct create_req *req, json_t **ret, struct gp_error
 
 static json_t *disks_of(const struct create_req *req, const struct google_image *image, json_t *labels) {
     char gib[16];
-    snprintf(gib, sizeof gib, "%d", GP_MAX(image->gib, req->offer->gpus > 0 ? 100 : 20));
+    snprintf(gib, sizeof gib, "%d", google_disk_gib(req->spec, image, req->offer->gpus));
     return json_pack("[{s:b, s:b, s:s, s:{s:s, s:s, s:s, s:O}}]", "boot", 1, "autoDelete", 1, "type", "PERSISTENT",
                      "initializeParams", "sourceImage", image->id, "diskSizeGb", gib, "diskType",
-                     disk_type(req->offer->instance_type), "labels", labels);
+                     google_disk_type(req->offer->instance_type), "labels", labels);
 }
 
 static json_t *network_of(const struct google *g, const struct create_req *req) {

@@ -125,6 +125,15 @@ char *google_image_ahead(const struct google *g, const struct spec *spec, size_t
 void google_image_came(struct google *g, const char *url, const json_t *json);
 int google_image_by_id(struct google *g, const char *id, const struct google_image **ret, struct gp_error *err);
 const char *google_os(size_t i); /* systems of image.os; NULL ends */
+/* --- the boot disk (disk.c) --- */
+const char *google_disk_type(const char *type);
+/* GiB: the spec's, else a size that suffices; at least the image's. */
+int google_disk_gib(const struct spec *spec, const struct google_image *image, int gpus);
+/* -GP_EUSAGE: the spec's size is too small for the image. */
+int google_disk_check(const struct spec *spec, const struct google_image *image, struct gp_error *err);
+/* USD/h of a disk that the spec asks for; 0: it asks for none. Negative: not known. */
+double google_disk_price(const struct spec *spec, const struct google_image *image, const char *type,
+                         const char *region);
 /* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next
  * call. */
 int google_region_read(struct google *g, const char *region, const json_t **ret, struct gp_error *err);

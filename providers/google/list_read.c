@@ -156,7 +156,11 @@ int google_disk_read(const json_t *item, struct resource *ret, struct gp_error *
     tags_to_resource(&tags, -1, ret);
     tags_clear(&tags);
     const char *status = json_str(item, "status", "");
-    resource_set(&ret->state_reason, form_word(status) ? status : "");
+    int64_t gib = 0;
+    GP_AUTO_FREE char *reason = str_to_i64(json_str(item, "sizeGb", ""), 1, INT32_MAX, &gib) && form_word(status)
+                                    ? xasprintf("%s, %lld GiB", status, (long long)gib)
+                                    : xstrdup(form_word(status) ? status : "");
+    resource_set(&ret->state_reason, reason);
     ret->state = strcmp(status, "DELETING") == 0               ? RES_STOPPING
                  : strcmp(status, "CREATING") == 0             ? RES_PENDING
                  : json_array_size(json_at(item, "users")) > 0 ? RES_RUNNING

@@ -32,7 +32,10 @@ static int add_offer(struct search *s, const struct google_type *t, struct gp_er
     if (r == 0 && image->arm != t->arm)
         r = gp_fail(err, GP_EUSAGE, "google %s: the image %s and the type %s have different processors", t->zone,
                     image->name, t->name);
+    if (r == 0) r = google_disk_check(s->spec, image, err);
     if (r != 0) return r;
+    double disk = google_disk_price(s->spec, image, t->name, s->region);
+    price = price < 0 || disk < 0 ? -1 : price + disk; /* a node's is that with its disk */
     struct offer o = {
         .spec_index = s->index,
         .provider = xstrdup("google"),
@@ -47,6 +50,8 @@ static int add_offer(struct search *s, const struct google_type *t, struct gp_er
         .gpus = t->gpus,
         .vcpus = t->vcpus,
         .memory_gib = t->memory_mib / 1024.0,
+        .disk_gib = google_disk_gib(s->spec, image, t->gpus),
+        .disk_usd_per_h = GP_MAX(disk, 0.0),
         .price_usd_per_h = price,
         .price_source = price < 0 ? xstrdup("") : xasprintf("catalogue %s", catalog_google_date),
     };

@@ -328,7 +328,8 @@ class Google(Mock, Tokens):
                 "type": self._link("zones", zone, "diskTypes", init["diskType"]),
                 "users": [self._link("zones", zone, "instances", name)]}
             disks.append({"kind": "compute#attachedDisk", "boot": disk["boot"], "autoDelete": disk["autoDelete"],
-                          "index": i, "source": self._link("zones", zone, "disks", name), "type": disk["type"]})
+                          "index": i, "diskSizeGb": init["diskSizeGb"], "type": disk["type"],
+                          "source": self._link("zones", zone, "disks", name)})
         nics = [dict(nic, kind="compute#networkInterface", name=f"nic{i}", networkIP=f"10.128.0.{number}",
                      accessConfigs=[dict(c, natIP=f"127.77.0.{number}") for c in nic.get("accessConfigs", [])])
                 for i, nic in enumerate(p["networkInterfaces"])]
@@ -366,6 +367,7 @@ class Google(Mock, Tokens):
                   (not TYPES.get(p["machineType"], (0, 0, 0, 0))[3] or s.get("onHostMaintenance") == "TERMINATE",
                    "GPUs need onHostMaintenance TERMINATE"),
                   (sum(len(i["value"]) for i in p["metadata"]["items"]) <= 512 * 1024, "metadata"),
+                  (all(10 <= int(d["initializeParams"]["diskSizeGb"]) <= 65536 for d in p["disks"]), "diskSizeGb"),
                   (zone in ZONES, "zone")]
         for right, text in checks:
             if not right:

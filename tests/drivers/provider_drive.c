@@ -48,6 +48,7 @@ static void put_resources(struct drive *d, const struct resource_list *l) {
                                              "attempt", r->attempt, "claim", r->claim, "billed", r->billed, "uid",
                                              r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
                                              "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s));
+        json_object_set_new(json_array_get(all, i), "reason", json_string(r->state_reason));
     }
     json_object_set_new(d->out, "resources", all);
 }

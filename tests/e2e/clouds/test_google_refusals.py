@@ -265,6 +265,39 @@ def test_the_request_of_a_gang(cloud, tmp_path):
     end(cloud, tmp_path, spec)
 
 
+def offers_of(cloud, tmp_path, **more):
+    rc, result, _ = drive(cloud, tmp_path, write_spec(tmp_path, **more), "offers")
+    return result["offers"] if rc == 0 else result
+
+
+def test_the_disk_is_part_of_the_price_where_its_price_is_known(cloud, tmp_path):
+    g2 = {"instance_type": "g2-standard-4"}
+    plain, big = offers_of(cloud, tmp_path, offer=g2)[0], offers_of(cloud, tmp_path, offer=g2, disk="1000GiB")[0]
+    assert big["price"] - plain["price"] == pytest.approx(1000 * 0.10 / 730)
+    assert big["price_source"] == plain["price_source"] == "catalogue 2026-08-03"
+    for more in ({"offer": {**g2, "regions": ["europe-west4"]}}, {"gpu": "T4:1"}):  # a region, and a sum, without prices
+        one = offers_of(cloud, tmp_path, disk="1000GiB", **more)[0]
+        assert (one["price"], one["price_source"]) == (-1, "")
+
+
+def test_the_disk_that_is_requested_is_listed(cloud, tmp_path):
+    cloud.keep_disks = True
+    spec = write_spec(tmp_path, disk="500GB", nodes=1)  # 10^9 bytes: 466 GiB
+    rc, result, _ = drive(cloud, tmp_path, spec, "create")
+    assert rc == 0, result
+    disk = bodies(cloud)[0]["instanceProperties"]["disks"][0]["initializeParams"]
+    assert (disk["diskSizeGb"], disk["diskType"]) == ("466", "pd-balanced")
+    cloud.end_expired(time.time() + 3700)
+    _, result, _ = drive(cloud, tmp_path, spec, "list")
+    assert [r["reason"] for r in result["resources"] if r["kind"] == "volume"] == ["READY, 466 GiB"]
+    end(cloud, tmp_path, spec)
+
+
+def test_a_disk_that_is_smaller_than_the_image_is_refused(cloud, tmp_path):
+    result = offers_of(cloud, tmp_path, disk="8GiB")
+    assert result["code"] == "usage" and "needs a boot disk of 10 GiB, but 'disk' is 8 GiB" in result["message"], result
+
+
 def test_a_stack_is_in_one_network(cloud, tmp_path):
     spec = write_spec(tmp_path, offer={"subnet": "apart"})
     assert drive(cloud, tmp_path, spec, "create")[0] == 0
