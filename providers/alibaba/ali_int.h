@@ -179,7 +179,16 @@ struct ali_images {
     VEC_OF(struct ali_image) list;
 };
 const struct ali_image *ali_image_seen(const struct ali *a, const char *id); /* NULL: not read by this process */
-int ali_disk_gib(const struct ali *a, const char *image, int gpus);          /* of the system disk */
+
+/* --- the system disk (disk.c) --- */
+#define ALI_DISK_MIN_GIB 20 /* of an ESSD of level PL1 */
+#define ALI_DISK_MAX_GIB 2048
+/* GiB: the spec's, else a size that suffices; at least the image's. */
+int ali_disk_gib(const struct ali *a, const struct spec *spec, const char *image, int gpus);
+/* -GP_EUSAGE: the spec's size is too small for the image, or too large for the cloud. */
+int ali_disk_check(const struct ali *a, const struct spec *spec, const char *region, const char *image,
+                   struct gp_error *err);
+void ali_disk_query(struct str *query, int gib); /* DescribePrice of such a disk */
 
 /* What was read before, for the life of the open provider. */
 struct ali_cache {

@@ -73,7 +73,7 @@ static int build(const struct ali *a, const struct create_req *req, const struct
         ali_param(query, "InternetMaxBandwidthOut", "100"); /* Mbit/s; without it a node has no public address */
     }
     ali_param(query, "SystemDisk.Category", "cloud_essd");
-    ali_param_int(query, "SystemDisk.Size", ali_disk_gib(a, o->image, o->gpus));
+    ali_param_int(query, "SystemDisk.Size", ali_disk_gib(a, req->spec, o->image, o->gpus));
     ali_param(query, "SystemDisk.Encrypted", "true");
     ali_param(query, "HttpEndpoint", "enabled");
     /* An older cloud-init cannot read its user-data where a token is required. */

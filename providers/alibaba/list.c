@@ -101,7 +101,11 @@ static int read_disk(struct resource *r, const json_t *item, const char *region,
     const char *status = word_or(json_str(item, "Status", ""));
     read_tags(r, item, region, -1);
     resource_set(&r->zone, word_or(json_str(item, "ZoneId", "")));
-    resource_set(&r->state_reason, status);
+    int64_t gib = json_int(item, "Size", 0);
+    GP_AUTO_FREE char *reason = gib > 0 && gib <= INT32_MAX && status[0] != '\0'
+                                    ? xasprintf("%s, %lld GiB", status, (long long)gib)
+                                    : xstrdup(status);
+    resource_set(&r->state_reason, reason);
     r->state = strcmp(status, "Available") == 0  ? RES_STOPPED /* left behind by its instance */
                : strcmp(status, "Creating") == 0 ? RES_PENDING
                                                  : RES_RUNNING;

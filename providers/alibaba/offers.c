@@ -14,10 +14,7 @@
 
 #define TYPES_MAX 12     /* sizes of one GPU */
 #define PRICE_MAX 100000 /* per hour, in any currency of the cloud */
-#define DISK_GPU_GIB 100
-#define DISK_GIB 40
-#define DISK_MAX_GIB 2048 /* of the cloud */
-#define SMALL_VCPUS 2     /* a node without a GPU and a type */
+#define SMALL_VCPUS 2    /* a node without a GPU and a type */
 #define SMALL_MEMORY_GIB 4
 
 /* --- systems --- */
@@ -33,13 +30,16 @@ const char *ali_image_os(size_t i) { return i < GP_ARRAY_LEN(systems) ? systems[
 
 /* --- what a region has --- */
 
+struct price {
+    double amount;  /* per hour in `currency`; negative: unknown */
+    char *currency; /* NULL: unknown */
+};
 struct type {
     char *name, *gpu; /* gpu "": none */
     int gpus, vcpus;
     double memory_gib, gpu_gib;
     bool x86;
-    double price;   /* per hour in `currency`; negative: unknown */
-    char *currency; /* NULL: unknown */
+    struct price price; /* on demand with its disk; of a spot search only the currency */
 };
 struct zone_price {
     char *type, *zone;
@@ -61,6 +61,7 @@ struct search {
     struct strv sold; /* "type/zone" */
     VEC_OF(struct zone_price) spots;
     struct image image;
+    struct price disk;              /* of the disk that the spec asks for */
     struct ali_vswitches vswitches; /* of the offer's subnet */
     struct strv models;             /* GPU models of the region, for a message */
     struct offer_list *out;
@@ -70,7 +71,7 @@ static void search_clear(struct search *s) {
     for (size_t i = 0; i < s->types.len; i++) {
         free(s->types.items[i].name);
         free(s->types.items[i].gpu);
-        free(s->types.items[i].currency);
+        free(s->types.items[i].price.currency);
     }
     vec_free(&s->types);
     for (size_t i = 0; i < s->spots.len; i++) {
@@ -81,6 +82,8 @@ static void search_clear(struct search *s) {
     free(s->image.id);
     free(s->image.name);
     s->image = (struct image){0};
+    free(s->disk.currency);
+    s->disk = (struct price){.amount = -1};
     strv_clear(&s->sold);
     strv_clear(&s->models);
     ali_vswitches_clear(&s->vswitches);
@@ -121,7 +124,7 @@ static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
                      .memory_gib = json_num(item, "MemorySize", 0),
                      .gpu_gib = json_num(item, "GPUMemorySize", 0),
                      .x86 = strcasecmp(json_str(item, "CpuArchitecture", "X86"), "X86") == 0,
-                     .price = -1};
+                     .price = {.amount = -1}};
     str_one_line(t.gpu);
     if (t.gpu[0] != '\0' && !strv_has(&s->models, t.gpu)) strv_add(&s->models, t.gpu);
     if (fits(s, &t)) {
@@ -163,11 +166,6 @@ const struct ali_image *ali_image_seen(const struct ali *a, const char *id) {
     return NULL;
 }
 
-int ali_disk_gib(const struct ali *a, const char *image, int gpus) {
-    const struct ali_image *seen = ali_image_seen(a, image);
-    return GP_MAX(gpus > 0 ? DISK_GPU_GIB : DISK_GIB, seen != NULL ? seen->gib : 0);
-}
-
 static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
     struct search *s = ctx;
     const char *id = json_str(item, "ImageId", "");
@@ -184,7 +182,7 @@ static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
     if (ali_image_seen(s->a, id) == NULL) {
         int64_t gib = json_int(item, "Size", 0);
         struct ali_image one = {.id = xstrdup(id),
-                                .gib = gib > 0 && gib <= DISK_MAX_GIB ? (int)gib : 0,
+                                .gib = gib > 0 && gib <= ALI_DISK_MAX_GIB ? (int)gib : 0,
                                 .token = strcmp(json_str(item, "Features.ImdsSupport", ""), "v2") == 0};
         vec_push(&s->a->cache->images.list, one);
     }
@@ -279,13 +277,13 @@ static int read_region(struct search *s, struct gp_error *err) {
 static bool price_valid(double p) { return p >= 0 && p < PRICE_MAX; }
 
 static int on_price(void *ctx, const json_t *reply, struct gp_error *err) {
-    struct type *t = ctx;
+    struct price *ret = ctx;
     double price = json_num(reply, "PriceInfo.Price.TradePrice", -1);
     const char *currency = json_str(reply, "PriceInfo.Price.Currency", "");
     (void)err;
     if (!price_valid(price) || !form_word(currency)) return 0; /* it stays unknown */
-    t->price = price;
-    t->currency = xstrdup(currency);
+    ret->amount = price;
+    ret->currency = xstrdup(currency);
     return 0;
 }
 
@@ -301,7 +299,7 @@ static int on_history(void *ctx, const json_t *reply, struct gp_error *err) {
     size_t i = 0;
     (void)err;
     if (!form_word(currency)) return 0;
-    h->type->currency = xstrdup(currency);
+    h->type->price.currency = xstrdup(currency);
     json_array_foreach(all, i, one) {
         const char *zone = json_str(one, "ZoneId", "");
         struct zone_price z = {.price = json_num(one, "SpotPrice", -1),
@@ -326,7 +324,7 @@ static int on_history(void *ctx, const json_t *reply, struct gp_error *err) {
 
 /* A price that cannot be read stays unknown. */
 static void read_prices(struct search *s, size_t n) {
-    struct ali_list lists[TYPES_MAX] = {0};
+    struct ali_list lists[TYPES_MAX + 1] = {0};
     struct history histories[TYPES_MAX];
     bool spot = s->want->market == MARKET_SPOT;
     for (size_t i = 0; i < n; i++) {
@@ -336,7 +334,7 @@ static void read_prices(struct search *s, size_t n) {
         *l = (struct ali_list){.region = s->region,
                                .action = spot ? "DescribeSpotPriceHistory" : "DescribePrice",
                                .each = spot ? on_history : on_price,
-                               .ctx = spot ? (void *)&histories[i] : (void *)t};
+                               .ctx = spot ? (void *)&histories[i] : (void *)&t->price};
         ali_begin(&l->query, s->region);
         ali_param(&l->query, "InstanceType", t->name);
         if (spot) {
@@ -348,7 +346,14 @@ static void read_prices(struct search *s, size_t n) {
         ali_param(&l->query, "PriceUnit", "Hour");
         ali_param(&l->query, "ImageId", s->image.id);
         ali_param(&l->query, "SystemDisk.Category", "cloud_essd");
-        ali_param_int(&l->query, "SystemDisk.Size", ali_disk_gib(s->a, s->image.id, t->gpus));
+        ali_param_int(&l->query, "SystemDisk.Size", ali_disk_gib(s->a, s->spec, s->image.id, t->gpus));
+    }
+    if (s->spec->disk_gib > 0) {
+        struct ali_list *l = &lists[n++];
+        *l = (struct ali_list){
+            .region = s->region, .action = "DescribePrice", .each = on_price, .ctx = (void *)&s->disk};
+        ali_begin(&l->query, s->region);
+        ali_disk_query(&l->query, ali_disk_gib(s->a, s->spec, s->image.id, 0));
     }
     ali_lists(s->a, lists, n, NULL);
     for (size_t i = 0; i < n; i++) ali_list_clear(&lists[i]);
@@ -363,23 +368,33 @@ static double spot_in(const struct search *s, const char *type, const char *zone
     return -1;
 }
 
+static bool in_dollars(const struct price *p) { return p->currency != NULL && strcmp(p->currency, "USD") == 0; }
+
+/* Adds the disk that the spec asks for. Negative: its price is not known in that currency. */
+static double with_disk(const struct search *s, double price, const char *currency) {
+    if (s->spec->disk_gib == 0) return price;
+    return s->disk.amount >= 0 && str_eq(s->disk.currency, currency) ? price + s->disk.amount : -1;
+}
+
+/* DescribePrice has the disk in its sum; the other sources have the instance alone. */
 static void set_price(const struct search *s, const struct type *t, const char *zone, struct offer *o) {
-    bool spot = s->want->market == MARKET_SPOT, usd = t->currency != NULL && strcmp(t->currency, "USD") == 0;
-    double price = spot ? spot_in(s, t->name, zone) : t->price;
+    bool spot = s->want->market == MARKET_SPOT, usd = in_dollars(&t->price);
+    double alone = spot ? spot_in(s, t->name, zone) : -1, listed = catalog_alibaba_price(t->name, s->region);
+    double price = !spot ? t->price.amount : alone < 0 ? -1 : with_disk(s, alone, t->price.currency);
     char day[32];
     time_format_utc(day, sizeof day, cloud_now_s(&s->a->base));
     o->price_usd_per_h = -1;
-    o->price_source = xstrdup("");
     if (price >= 0) {
-        free(o->price_source);
         if (usd) o->price_usd_per_h = price;
         o->price_source = usd ? xasprintf("%s %.10s", spot ? "spot price history" : "DescribePrice", day)
-                              : xasprintf("%.4f %s/h, not converted, %.10s", price, t->currency, day);
-    } else if (!spot && catalog_alibaba_price(t->name, s->region) >= 0) {
-        free(o->price_source);
-        o->price_usd_per_h = catalog_alibaba_price(t->name, s->region);
+                              : xasprintf("%.4f %s/h, not converted, %.10s", price, t->price.currency, day);
+    } else if (!spot && listed >= 0 && with_disk(s, listed, "USD") >= 0) {
+        o->price_usd_per_h = with_disk(s, listed, "USD");
         o->price_source = xasprintf("catalogue %s", catalog_alibaba_date);
+    } else {
+        o->price_source = xstrdup("");
     }
+    if (o->price_usd_per_h >= 0 && s->disk.amount >= 0 && in_dollars(&s->disk)) o->disk_usd_per_h = s->disk.amount;
 }
 
 static void add_offer(struct search *s, const struct type *t, const char *zone, const char *subnet) {
@@ -396,6 +411,7 @@ static void add_offer(struct search *s, const struct type *t, const char *zone, 
                       .gpus = t->gpus,
                       .vcpus = t->vcpus,
                       .memory_gib = t->memory_gib,
+                      .disk_gib = ali_disk_gib(s->a, s->spec, s->image.id, t->gpus),
                       .max_count = 100};
     set_price(s, t, zone, &o);
     vec_push(&s->out->list, o);
@@ -466,6 +482,7 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     size_t before = s->out->list.len;
     int r = read_region(s, err);
     if (r == 0) r = check_type(s, err);
+    if (r == 0) r = ali_disk_check(s->a, s->spec, s->region, s->image.id, err);
     if (r == 0) {
         if (s->types.len > 1) qsort(s->types.items, s->types.len, sizeof *s->types.items, by_size);
         size_t n = 0; /* types with stock come first */
@@ -493,7 +510,7 @@ int ali_offers(struct provider *p, const struct spec *spec, size_t index, struct
                struct gp_error *err) {
     struct ali *a = ali_of(p);
     const struct spec_offer *want = &spec->offers.items[index];
-    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
+    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .disk = {.amount = -1}, .out = ret};
     GP_AUTO_STRV struct strv regions = {0};
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && a->region != NULL) strv_add(&regions, a->region);

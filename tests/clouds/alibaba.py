@@ -22,7 +22,8 @@ from mock import Fault  # noqa: UP026
 
 REGION = "ap-southeast-1"
 ZONES = ["ap-southeast-1a", "ap-southeast-1b"]
-TYPES = {  # GPUs, GPU, GPU memory, cores, memory, price
+DISK_PRICE = 0.0002  # of a GiB and hour
+TYPES = {  # GPUs, GPU, GPU memory, cores, memory, price with a disk of 100 GiB
     "ecs.gn6i-c4g1.xlarge": (1, "NVIDIA T4", 16, 4, 15, 1.25), "ecs.gn6i-c8g1.2xlarge": (1, "NVIDIA T4", 16, 8, 31, 1.48),
     "ecs.gn6i-c24g1.12xlarge": (2, "NVIDIA T4", 16, 48, 186, 4.89), "ecs.gn6v-c8g1.2xlarge": (1, "NVIDIA V100", 16, 8, 32, 3.8),
     "ecs.gn6e-c12g1.3xlarge": (1, "NVIDIA V100", 32, 12, 92, 4.9), "ecs.vgn6i-m4.xlarge": (1, "NVIDIA T4/4", 4, 4, 23, 0.5),
@@ -152,7 +153,13 @@ class Alibaba(Gateway):
         return {"AvailableZones": {"AvailableZone": zones}}
 
     def do_DescribePrice(self, q, _):
-        return {"PriceInfo": {"Price": {"TradePrice": TYPES[q["InstanceType"]][5], "Currency": self.currency}}}
+        disk = "DataDisk.1." if q["ResourceType"] == "disk" else "SystemDisk."
+        if q["PriceUnit"] != "Hour" or q[disk + "Category"] != "cloud_essd":
+            raise fault(400, "InvalidParameter", "PriceUnit or the disk's category")
+        price = int(q[disk + "Size"]) * DISK_PRICE
+        if q["ResourceType"] == "instance":
+            price += TYPES[q["InstanceType"]][5] - 100 * DISK_PRICE
+        return {"PriceInfo": {"Price": {"TradePrice": round(price, 6), "Currency": self.currency}}}
 
     def do_DescribeSpotPriceHistory(self, q, _):
         price = TYPES[q["InstanceType"]][5]
@@ -399,6 +406,8 @@ class Alibaba(Gateway):
             raise fault(400, "InvalidAmount", "Amount and MinAmount")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9:_.-]*(\[\d+,\d\])?", q.get("InstanceName", "a")):
             raise fault(400, "InvalidInstanceName.Malformed", "The specified InstanceName is wrongly formed.")
+        if int(q["SystemDisk.Size"]) > 2048:
+            raise fault(400, "InvalidSystemDiskSize.ExceedsLimit", "SystemDisk.Size is more than 2048 GiB.")
         if int(q["SystemDisk.Size"]) < (200 if q["ImageId"] == "m-image0001" else 20):
             raise fault(400, "InvalidSystemDiskSize.LessThanImageSize", "SystemDisk.Size is less than the image's.")
         when = q.get("AutoReleaseTime")
@@ -442,7 +451,7 @@ class Alibaba(Gateway):
                                "release": release[:16] + ":00Z" if release and self.keep_release else "", "lock": None,
                                "address": len(self.instances) + 10, "created": now_text(self.now(), True)}
         self.disks[new_id("d-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"],
-                                    "encrypted": q.get("SystemDisk.Encrypted") == "true"}
+                                    "encrypted": q.get("SystemDisk.Encrypted") == "true", "gib": int(q["SystemDisk.Size"])}
         self.nics[new_id("eni-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"], "vswitch": q["VSwitchId"]}
         self.stock[q["InstanceType"], q["ZoneId"]] -= 1
         return iid
@@ -521,7 +530,7 @@ class Alibaba(Gateway):
 
     def do_DescribeDisks(self, q, _):
         items = [{"DiskId": did, "Status": "In_use" if one["instance"] else "Available", "ZoneId": one["zone"],
-                  "InstanceId": one["instance"], "Encrypted": one["encrypted"], "Tags": self.tag_list(one["tags"])}
+                  "InstanceId": one["instance"], "Encrypted": one["encrypted"], "Size": one["gib"], "Tags": self.tag_list(one["tags"])}
                  for did, one in self.disks.items() if self.tagged(one["tags"], q)]
         return self.page("Disks", "Disk", items, q)
 

@@ -59,6 +59,48 @@ def test_catalogue_where_there_is_no_price(tmp_path, cloud):
     assert [o["price"] for o in small] == [1.253, 1.253]
 
 
+@pytest.mark.parametrize("market", ["spot", "on-demand"])
+def test_the_disk_is_part_of_the_price(tmp_path, cloud, market):
+    """DescribePrice has it in its sum; to a spot price it is added."""
+    env, one = environment(cloud, tmp_path), {"instance_type": "ecs.gn6i-c4g1.xlarge"}
+    plain = Drive(env, spec(tmp_path, market, offer=one), "offers")["offers"][0]
+    big = Drive(env, spec(tmp_path, market, offer=one, disk="1000GiB"), "offers")["offers"][0]
+    assert big["price"] - plain["price"] == pytest.approx(
+        alibaba.DISK_PRICE * (1000 if market == "spot" else 1000 - 100))
+    cloud.currency = "CNY"
+    assert Drive(env, spec(tmp_path, market, offer=one, disk="1000GiB"), "offers")["offers"][0]["price"] < 0
+
+
+def test_without_the_price_of_the_disk_there_is_no_price(tmp_path, cloud):
+    """Neither the spot price alone nor the catalogue's is a node's."""
+    cloud.rule("DescribePrice", "reply", times=None, status=403,
+               obj={"Code": "Forbidden.RAM", "Message": "User not authorized", "RequestId": "1"})
+    for market in ("spot", "on-demand"):
+        offers = Drive(environment(cloud, tmp_path), spec(tmp_path, market, disk="500GiB"), "offers")["offers"]
+        assert offers and all((o["price"], o["price_source"]) == (-1, "") for o in offers)
+
+
+@pytest.mark.parametrize("disk, gib", [("500GB", 466), ("25GiB", 25)])
+def test_the_disk_that_is_requested_is_listed(tmp_path, cloud, disk, gib):
+    text = spec(tmp_path, nodes=1, disk=disk)
+    assert Drive(environment(cloud, tmp_path), text, "create").rc == 0
+    q = query(cloud.actions("RunInstances")[0])
+    assert (q["SystemDisk.Size"], q["SystemDisk.Encrypted"]) == (str(gib), "true")
+    volume, = Drive(environment(cloud, tmp_path), text, "list").of_kind("volume")
+    assert volume["reason"] == f"In_use, {gib} GiB"
+
+
+@pytest.mark.parametrize("disk, image, words", [
+    ("3TiB", None, "at most 2048 GiB, but 'disk' is 3072 GiB"),
+    ("100GiB", {"id": "m-image0001"}, "needs a system disk of 200 GiB, but 'disk' is 100 GiB"),
+    ("10GiB", None, "needs a system disk of 20 GiB, but 'disk' is 10 GiB"),
+])
+def test_a_disk_that_does_not_fit_is_refused(tmp_path, cloud, disk, image, words):
+    run = Drive(environment(cloud, tmp_path), spec(tmp_path, disk=disk, image=image), "create")
+    assert run["code"] == "usage" and words in run["message"], run["message"]
+    assert cloud.instances == {}
+
+
 @pytest.mark.parametrize("what, words", [
     ({"gpu": "H100:8"}, "no type with 8 x H100"), ({"gpu": "T4:3"}, "no type with 3 x T4"),
     ({"gpu": None, "offer": {"instance_type": "ecs.gn9.none"}}, "no instance type 'ecs.gn9.none'"),
