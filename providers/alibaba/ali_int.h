@@ -190,6 +190,21 @@ int ali_disk_check(const struct ali *a, const struct spec *spec, const char *reg
                    struct gp_error *err);
 void ali_disk_query(struct str *query, int gib); /* DescribePrice of such a disk */
 
+/* --- quotas (quota.c) --- */
+struct ali_vcpus {
+    int64_t most, used; /* negative: unknown */
+};
+struct ali_quota {
+    char *region;
+    struct ali_vcpus vcpus[2]; /* by market */
+    int64_t until_ms;          /* 0: not read */
+};
+/* Prepares the list that reads a region's quotas into the cache. False: they were read a moment ago. */
+bool ali_quota_list(struct ali *a, const char *region, struct ali_list *ret);
+char *ali_quota_text(const struct ali *a, const char *region, enum spec_market market); /* of an offer; caller frees */
+/* -GP_EQUOTA: the region's quota is too small for so many more nodes of the offer. */
+int ali_quota_check(struct ali *a, const struct offer *o, int count, struct gp_error *err);
+
 /* What was read before, for the life of the open provider. */
 struct ali_cache {
     struct strv regions, endpoints; /* of the same index */
@@ -197,6 +212,7 @@ struct ali_cache {
     struct strv vswitch_regions; /* whose default ones are known */
     struct strv groups_ready;    /* "region/id" with the rules of the spec */
     struct ali_images images;
+    VEC_OF(struct ali_quota *) quotas;
     char *claim_made; /* uid of a stack that this process has just claimed: it has nothing yet */
     char *public_cidr;
 };

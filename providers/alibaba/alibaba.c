@@ -19,6 +19,11 @@ static void cache_free(struct ali_cache *c) {
     ali_vswitches_clear(&c->vswitches);
     for (size_t i = 0; i < c->images.list.len; i++) free(c->images.list.items[i].id);
     vec_free(&c->images.list);
+    for (size_t i = 0; i < c->quotas.len; i++) {
+        free(c->quotas.items[i]->region);
+        free(c->quotas.items[i]);
+    }
+    vec_free(&c->quotas);
     free(c->claim_made);
     free(c->public_cidr);
     free(c);

@@ -212,7 +212,8 @@ int ali_create(struct provider *p, const struct create_req *req, struct resource
         if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
         return r;
     }
-    int r = ali_place_find(a, req, &at, err);
+    int r = ali_quota_check(a, req->offer, req->slot_count, err);
+    if (r == 0) r = ali_place_find(a, req, &at, err);
     if (r == 0) r = build(a, req, &at, token, &query, err);
     ali_place_clear(&at);
     if (r != 0) return r;

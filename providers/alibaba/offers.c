@@ -322,9 +322,9 @@ static int on_history(void *ctx, const json_t *reply, struct gp_error *err) {
     return 0;
 }
 
-/* A price that cannot be read stays unknown. */
+/* With the quota of the region. What cannot be read stays unknown. */
 static void read_prices(struct search *s, size_t n) {
-    struct ali_list lists[TYPES_MAX + 1] = {0};
+    struct ali_list lists[TYPES_MAX + 2] = {0};
     struct history histories[TYPES_MAX];
     bool spot = s->want->market == MARKET_SPOT;
     for (size_t i = 0; i < n; i++) {
@@ -355,6 +355,7 @@ static void read_prices(struct search *s, size_t n) {
         ali_begin(&l->query, s->region);
         ali_disk_query(&l->query, ali_disk_gib(s->a, s->spec, s->image.id, 0));
     }
+    if (ali_quota_list(s->a, s->region, &lists[n])) n++;
     ali_lists(s->a, lists, n, NULL);
     for (size_t i = 0; i < n; i++) ali_list_clear(&lists[i]);
 }
@@ -412,6 +413,7 @@ static void add_offer(struct search *s, const struct type *t, const char *zone, 
                       .vcpus = t->vcpus,
                       .memory_gib = t->memory_gib,
                       .disk_gib = ali_disk_gib(s->a, s->spec, s->image.id, t->gpus),
+                      .quota = ali_quota_text(s->a, s->region, s->want->market),
                       .max_count = 100};
     set_price(s, t, zone, &o);
     vec_push(&s->out->list, o);

@@ -49,6 +49,7 @@ class Alibaba(Gateway):
     def __init__(self, **how):
         self.stock = {(t, z): 1000 for t in TYPES for z in ZONES}
         self.quota = 1000
+        self.vcpus = {"postpaid": 10000, "spot": 10000}  # quotas by market
         self.instances, self.disks, self.nics, self.groups, self.pairs = {}, {}, {}, {}, {}
         self.vpcs, self.vswitches, self.clients = {}, {}, {}
         super().__init__(**how)
@@ -167,6 +168,18 @@ class Alibaba(Gateway):
             {"ZoneId": zone, "InstanceType": q["InstanceType"], "NetworkType": "vpc", "OriginPrice": price,
              "SpotPrice": round(price * (0.3 + 0.1 * n + 0.05 * age), 4), "Timestamp": now_text(self.now() - 3600 * age)}
             for n, zone in enumerate(ZONES) for age in (2, 0, 1)]}}
+
+    def used_vcpus(self, market):
+        return sum(TYPES[one["q"]["InstanceType"]][3] for one in self.instances.values()
+                   if one["gone"] is None and ("spot" if "SpotStrategy" in one["q"] else "postpaid") == market)
+
+    def do_DescribeAccountAttributes(self, q, _):
+        items = []
+        for name in [q["AttributeName.%d" % i] for i in range(1, 9) if "AttributeName.%d" % i in q]:
+            what, market = re.fullmatch(r"(max|used)-(postpaid|spot)-instance-vcpu-count", name).groups()
+            value = self.vcpus[market] if what == "max" else self.used_vcpus(market)
+            items.append({"AttributeName": name, "AttributeValues": {"ValueItem": [{"Value": str(value)}]}})
+        return {"AccountAttributeItems": {"AccountAttributeItem": items}}
 
     def do_DescribeImages(self, q, _):
         family = q.get("ImageFamily", "acs:ubuntu_24_04_x64")
@@ -420,7 +433,9 @@ class Alibaba(Gateway):
         if self.stock[kind, zone] < amount:
             raise fault(403, "OperationDenied.NoStock", "The requested resource is sold out in the specified zone; try "
                         "other types of resources or other regions and zones.")
-        if len(self.instances) + amount > self.quota:
+        market = "spot" if "SpotStrategy" in q else "postpaid"
+        if len(self.instances) + amount > self.quota or \
+                self.used_vcpus(market) + amount * TYPES[kind][3] > self.vcpus[market]:
             raise fault(403, "QuotaExceed.ElasticQuota", "The number of the specified ECS instances has exceeded the "
                         "quota of the specified instance type.")
 

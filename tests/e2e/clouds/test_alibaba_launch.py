@@ -155,7 +155,7 @@ def test_calls_before_the_launch(tmp_path, cloud):
     before = [r["headers"]["x-acs-action"] for r in cloud.log]
     before = before[:before.index("RunInstances")]
     rounds = ["GetCallerIdentity", "ImportKeyPair", {"DescribeInstanceTypes", "DescribeAvailableResource", "DescribeImages",
-                                                     "DescribeVSwitches"}, {"DescribeSpotPriceHistory"},
+                                                     "DescribeVSwitches"}, {"DescribeSpotPriceHistory", "DescribeAccountAttributes"},
               "CreateSecurityGroup", "AuthorizeSecurityGroup"]
     for one in rounds:
         while before and before[0] in ({one} if isinstance(one, str) else one):
@@ -191,6 +191,38 @@ def test_refusals_have_their_scope(tmp_path, cloud, code, rc, name, scope):
     run = Drive(environment(cloud, tmp_path), spec(tmp_path), "create")
     assert (run.rc, run["code"], run["scope"], run["detail"]) == (rc, name, scope, code)
     assert cloud.instances == {}
+
+
+@pytest.mark.parametrize("market, name, other", [("spot", "max-spot-instance-vcpu-count", "postpaid"),
+                                                 ("on-demand", "max-postpaid-instance-vcpu-count", "spot")])
+def test_quota_is_checked_before_the_launch(tmp_path, cloud, market, name, other):
+    """Two nodes of 4 vCPUs fit into a quota of 8, with 4 of them in use they do not."""
+    env, one = environment(cloud, tmp_path), {"instance_type": "ecs.gn6i-c4g1.xlarge"}
+    text = spec(tmp_path, market, offer=one)
+    cloud.vcpus = dict.fromkeys(cloud.vcpus, 8)
+    cloud.vcpus[other] = 0
+    assert Drive(env, text, "create").rc == 0
+    assert Drive(env, text, "destroy").rc == 0
+    cloud.vcpus = dict.fromkeys(cloud.vcpus, 4)
+    calls = len(cloud.actions("RunInstances", "CreateSecurityGroup"))
+    run = Drive(env, text, "create")
+    assert (run.rc, run["code"], run["scope"]) == (4, "quota", 2)
+    assert f"the quota {name} is 4 vCPUs, 0 of them in use, and 2 x ecs.gn6i-c4g1.xlarge need 8" in run["message"]
+    assert len(cloud.actions("RunInstances", "CreateSecurityGroup")) == calls and cloud.instances == {}
+    assert Drive(env, text, "destroy").rc == 0
+
+
+@pytest.mark.parametrize("answer", [
+    {"status": 403, "obj": {"Code": "Forbidden.RAM", "Message": "User not authorized", "RequestId": "1"}},
+    {"status": 200, "obj": {"RequestId": "1", "AccountAttributeItems": {"AccountAttributeItem": [
+        {"AttributeName": "max-spot-instance-vcpu-count", "AttributeValues": {"ValueItem": [{"Value": "-1"}]}}]}}},
+])
+def test_quota_that_cannot_be_read_is_left_to_the_launch(tmp_path, cloud, answer):
+    cloud.rule("DescribeAccountAttributes", "reply", times=None, **answer)
+    run = Drive(environment(cloud, tmp_path), spec(tmp_path), "create")
+    assert run.rc == 0 and len(cloud.instances) == 2, run.text
+    reads = len(cloud.actions("DescribeAccountAttributes"))
+    assert reads == (2 if answer["status"] == 403 else 1), "with the offers, and again before the launch where that failed"
 
 
 def test_lost_reply_of_a_launch_makes_no_second_gang(tmp_path, cloud):
