@@ -169,9 +169,12 @@ int azure_offers(struct provider *p, const struct spec *spec, size_t index, stru
                  struct gp_error *err);
 /* The quota of the size's family, or of all spot cores. -GP_EQUOTA: there is too little. */
 int azure_quota_check(struct azure *a, const struct offer *offer, int count, struct gp_error *err);
-/* USD per hour of each pick from the retail prices; negative: it has none. ret: an array of n. */
-int azure_prices(struct azure *a, const char *region, const struct azure_picks *picks, bool spot, double *ret,
-                 struct gp_error *err);
+/* USD per hour of each pick from the retail prices, and of a disk of that size (0: none is wanted); negative: it has
+ * none. ret: an array of n. */
+int azure_prices(struct azure *a, const char *region, const struct azure_picks *picks, bool spot, int disk_gib,
+                 double *ret, double *ret_disk, struct gp_error *err);
+#define AZURE_DISK_MAX_GIB 4095                        /* of a disk that a machine starts from */
+int azure_disk_gib(const struct spec *spec, int gpus); /* the disk of each node */
 
 /* --- images (images.c) --- */
 const char *azure_image_os(size_t i);

@@ -12,8 +12,6 @@
 #define AT_ONCE 8
 #define POLL_MS 5000
 #define PLACEMENT_MS (15 * 60 * 1000)
-#define DISK_GIB_GPU 128
-#define DISK_GIB 32
 
 /* ctx of the slot operations. */
 struct creating {
@@ -81,8 +79,8 @@ static json_t *tags_json(const struct create_req *req, int slot) {
 }
 
 static void add_spot(json_t *properties, const struct create_req *req) {
-    double most =
-        req->spec->max_price > 0 ? (double)req->spec->max_price / 1e6 : -1; /* -1: up to the on-demand price */
+    double most = -1; /* up to the on-demand price */
+    if (req->spec->max_price > 0) most = (double)req->spec->max_price / 1e6 - req->offer->disk_usd_per_h;
     if (req->offer->market != MARKET_SPOT) return;
     json_object_set_new(properties, "priority", json_string("Spot"));
     json_object_set_new(properties, "evictionPolicy", json_string("Delete")); /* else its disk is billed */
@@ -99,12 +97,11 @@ static int on_body(void *ctx, const struct create_req *req, int slot, const char
     if (strlen(req->user_data) > provider_azure.user_data_max)
         return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, Azure takes %zu", strlen(req->user_data),
                        provider_azure.user_data_max);
-    json_t *properties =
-        json_pack("{s:{s:s},s:{s:o,s:{s:s,s:s,s:i,s:{s:s}}},s:o,s:o}", "hardwareProfile", "vmSize", o->instance_type,
-                  "storageProfile", "imageReference", azure_image_json(o->image), "osDisk", "createOption", "FromImage",
-                  "deleteOption", "Delete", "diskSizeGB", o->gpus > 0 ? DISK_GIB_GPU : DISK_GIB, "managedDisk",
-                  "storageAccountType", "Premium_LRS", "osProfile", os_json(req, name), "networkProfile",
-                  network_json(c, req, name));
+    json_t *properties = json_pack(
+        "{s:{s:s},s:{s:o,s:{s:s,s:s,s:i,s:{s:s}}},s:o,s:o}", "hardwareProfile", "vmSize", o->instance_type,
+        "storageProfile", "imageReference", azure_image_json(o->image), "osDisk", "createOption", "FromImage",
+        "deleteOption", "Delete", "diskSizeGB", azure_disk_gib(req->spec, o->gpus), "managedDisk", "storageAccountType",
+        "Premium_LRS", "osProfile", os_json(req, name), "networkProfile", network_json(c, req, name));
     add_spot(properties, req);
     GP_AUTO_JSON json_t *body =
         json_pack("{s:s,s:o,s:o}", "location", o->region, "tags", tags_json(req, slot), "properties", properties);

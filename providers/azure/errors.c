@@ -86,6 +86,8 @@ const struct cloud_error azure_errors[] = {
     {"ResourceGroupNotFound", GP_ENOTFOUND, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"ResourceNotFound", GP_ENOTFOUND, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"NotFound", GP_ENOTFOUND, GP_SCOPE_NONE, CLOUD_NO, ""},
+    {"OperationNotAllowed|smaller than the size of the corresponding disk", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO,
+     "raise 'disk': the image needs more"},
     {"InvalidResourceReference", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO,
      "correct subnet: it must exist in the offer's region"},
     {"PlatformImageNotFound", GP_EUSAGE, GP_SCOPE_OFFER, CLOUD_NO, "correct image: the region has no such image"},

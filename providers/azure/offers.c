@@ -17,6 +17,7 @@ struct search {
     const struct spec_offer *want;
     size_t index;
     const char *region;
+    double disk_usd_per_h; /* of the disk that the spec asks for; 0: it asks for none, negative: not known */
     struct offer_list *out;
 };
 
@@ -43,6 +44,8 @@ static void add_offer(struct search *s, const struct azure_size *t, const char *
                       .gpus = t->gpus,
                       .vcpus = t->vcpus,
                       .memory_gib = t->memory_gib,
+                      .disk_gib = azure_disk_gib(s->spec, t->gpus),
+                      .disk_usd_per_h = GP_MAX(s->disk_usd_per_h, 0.0),
                       .price_usd_per_h = price,
                       .price_source = price_source(s, listed, price)};
     vec_push(&s->out->list, o);
@@ -52,6 +55,7 @@ static int offers_of_size(struct search *s, const struct azure_size *t, double l
     GP_AUTO_FREE char *image = NULL;
     bool spot = s->want->market == MARKET_SPOT;
     double price = listed >= 0 || spot ? listed : catalog_azure_price(t->name, s->region);
+    price = price < 0 || s->disk_usd_per_h < 0 ? -1 : price + s->disk_usd_per_h;
     int r = azure_image_find(s->spec, s->index, t, &image, err);
     if (r != 0) return r;
     /* A region or a size without zones is one place. */
@@ -71,8 +75,8 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     int r = azure_sizes_of(s->a, s->region, &all, err);
     if (r == 0) r = azure_sizes_pick(all, s->spec, s->want, &picks, err);
     picks.list.len = GP_MIN(picks.list.len, (size_t)SIZES_MAX);
-    if (r == 0 &&
-        azure_prices(s->a, s->region, &picks, s->want->market == MARKET_SPOT, listed, &unread) == -GP_ECANCELLED)
+    if (r == 0 && azure_prices(s->a, s->region, &picks, s->want->market == MARKET_SPOT, s->spec->disk_gib, listed,
+                               &s->disk_usd_per_h, &unread) == -GP_ECANCELLED)
         r = gp_fail(err, GP_ECANCELLED, "cancelled");
     for (size_t i = 0; r == 0 && i < picks.list.len; i++) r = offers_of_size(s, picks.list.items[i], listed[i], err);
     if (r == 0 && s->out->list.len == before) {
@@ -91,6 +95,13 @@ int azure_offers(struct provider *p, const struct spec *spec, size_t index, stru
     struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
     struct regions_result result = {.sink = a->sink, .regions = want->regions.n};
     size_t before = ret->list.len;
+    if (spec->disk_gib > AZURE_DISK_MAX_GIB) {
+        gp_fail(err, GP_EUSAGE,
+                "azure: 'disk' is %d GiB, but a machine starts from at most %d GiB: lower it, or give another provider",
+                spec->disk_gib, AZURE_DISK_MAX_GIB);
+        if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
+        return -GP_EUSAGE;
+    }
     for (size_t i = 0; i < want->regions.n; i++) {
         struct gp_error e = {0};
         s.region = want->regions.v[i];

@@ -192,7 +192,8 @@ void rest_call_many(struct rest *r, const struct rest_call *calls, size_t n, siz
     struct http_result *results = xcalloc(n + 1, sizeof *results);
     int64_t skew_s = r->provider->clock_skew_s;
     struct gp_error why = {0};
-    int ready = n > 0 ? ensure(r, &calls[0], false, &why) : 0;
+    int ready = 0;
+    for (size_t i = 0; ready == 0 && i < n; i++) ready = ensure(r, &calls[i], false, &why);
     for (size_t i = 0; i < n; i++) {
         attempts[i] = (struct attempt){.r = r, .call = &calls[i], .reply = &ret[i].reply};
         if (ready == 0) prepare(&attempts[i], &reqs[i]);
@@ -229,40 +230,75 @@ static bool same_origin(const char *a, const char *b) {
     return n > 0 && n == origin_len(b) && strncasecmp(a, b, n) == 0 && memchr(a, '@', n) == NULL;
 }
 
-static int one_page(struct rest *r, const struct rest_call *call, const struct rest_list *list, char **ret_next,
-                    struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
-    int result = rest_call(r, call, &reply, err);
-    if (result != 0) return result;
-    json_t *items = json_at(reply.json, list->items), *item = NULL;
+/* Hands out the items of a reply. *ret_next: the URL of the next page, NULL: this was the last; caller frees. */
+static int take_page(const struct rest_call *first, const struct rest_list *list, const char *url, json_t *reply,
+                     char **ret_next, struct gp_error *err) {
+    json_t *items = json_at(reply, list->items), *item = NULL;
     size_t i = 0;
-    if (items == NULL ? !list->may_lack || !json_is_object(reply.json) : !json_is_array(items))
-        return gp_fail(err, GP_EPROTO, "%s: the reply has no list '%s'", call->what, list->items);
+    if (items == NULL ? !list->may_lack || !json_is_object(reply) : !json_is_array(items))
+        return gp_fail(err, GP_EPROTO, "%s: the reply has no list '%s'", first->what, list->items);
     json_array_foreach(items, i, item) {
-        result = list->each(list->ctx, item, err);
+        int result = list->each(list->ctx, item, err);
         if (result != 0) return result;
     }
-    *ret_next = list->next(call->url, reply.json);
+    GP_AUTO_FREE char *next = list->next(url, reply);
+    if (next == NULL) return 0;
+    if (!same_origin(first->url, next))
+        return gp_fail(err, GP_EPROTO, "%s: the next page is at another server, '%.80s': it is not asked for",
+                       first->what, next);
+    if (strcmp(next, url) == 0) return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
+    *ret_next = next;
+    next = NULL;
     return 0;
 }
 
-int rest_pages(struct rest *r, const struct rest_call *first, const struct rest_list *list, struct gp_error *err) {
-    GP_AUTO_FREE char *url = xstrdup(first->url);
-    for (int pages = 0; pages < PAGES_MAX; pages++) {
-        GP_AUTO_FREE char *next = NULL;
-        struct rest_call call = *first;
-        call.url = url;
-        int result = one_page(r, &call, list, &next, err);
-        if (result != 0 || next == NULL) return result;
-        if (!same_origin(first->url, next))
-            return gp_fail(err, GP_EPROTO, "%s: the next page is at another server, '%.80s': it is not asked for",
-                           first->what, next);
-        if (strcmp(next, url) == 0) return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
-        char *old = url;
-        url = next;
-        next = old;
+void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
+    struct rest_call *calls = xcalloc(n + 1, sizeof *calls);
+    struct rest_result *results = xcalloc(n + 1, sizeof *results);
+    size_t *which = xcalloc(n + 1, sizeof *which), left = 0;
+    char **urls = xcalloc(n + 1, sizeof *urls);
+    for (size_t i = 0; i < n; i++) {
+        lists[i].rc = 0;
+        urls[i] = xstrdup(lists[i].first.url);
     }
-    return gp_fail(err, GP_EPROTO, "%s: the reply has too many pages", first->what);
+    for (int pages = 0; pages <= PAGES_MAX; pages++) {
+        left = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (urls[i] == NULL) continue;
+            calls[left] = lists[i].first;
+            calls[left].url = urls[i];
+            which[left++] = i;
+        }
+        if (left == 0 || pages == PAGES_MAX) break;
+        rest_call_many(r, calls, left, 0, results);
+        for (size_t k = 0; k < left; k++) {
+            struct rest_paged *p = &lists[which[k]];
+            char *next = NULL;
+            p->rc = results[k].rc;
+            if (p->rc != 0) p->err = results[k].err;
+            else p->rc = take_page(&p->first, &p->list, calls[k].url, results[k].reply.json, &next, &p->err);
+            free(urls[which[k]]);
+            urls[which[k]] = next;
+            rest_reply_clear(&results[k].reply);
+            results[k] = (struct rest_result){0};
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (urls[i] != NULL)
+            lists[i].rc = gp_fail(&lists[i].err, GP_EPROTO, "%s: the reply has too many pages", lists[i].first.what);
+        free(urls[i]);
+    }
+    free(urls);
+    free(which);
+    free(results);
+    free(calls);
+}
+
+int rest_pages(struct rest *r, const struct rest_call *first, const struct rest_list *list, struct gp_error *err) {
+    struct rest_paged one = {.first = *first, .list = *list};
+    rest_pages_many(r, &one, 1);
+    if (one.rc != 0 && err != NULL) *err = one.err;
+    return one.rc;
 }
 
 /* --- URLs --- */

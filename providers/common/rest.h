@@ -76,6 +76,14 @@ struct rest_list {
     void *ctx; /* of each */
 };
 int rest_pages(struct rest *r, const struct rest_call *first, const struct rest_list *list, struct gp_error *err);
+/* Several lists side by side: one round trip for a page of each. */
+struct rest_paged {
+    struct rest_call first; /* of its first page */
+    struct rest_list list;
+    int rc;              /* out */
+    struct gp_error err; /* zeroed by the caller; set where rc is not 0 */
+};
+void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n);
 
 /* Appends NAME=VALUE, percent-encoded, after '?', or '&' where the text has a '?' already. */
 void rest_query(struct str *url, const char *name, const char *value);

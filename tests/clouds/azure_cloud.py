@@ -32,6 +32,8 @@ SIZES = [("Standard_NC4as_T4_v3", "Standard NCASv3_T4 Family", 4, 28, 1, True, [
          ("Standard_NV36ads_A10_v5", "StandardNVADSA10v5Family", 36, 440, 1, True, ["1"]),
          ("Standard_B2s", "standardBSFamily", 2, 4, 0, False, ["1", "2", "3"])]
 PRICES = {"Standard_NC4as_T4_v3": (0.53, 0.21), "Standard_B2s": (0.0416, None), "Standard_NC64as_T4_v3": (4.4, 1.7)}
+DISK_PRICES = {"P4 LRS": 5.28, "P10 LRS": 19.71, "P20 LRS": 73.22, "P50 LRS": 495.57}  # USD a month, eastus
+IMAGE_GIB = 30  # of every image: what its disk needs at least
 REGIONS = ["eastus", "westeurope"]
 
 
@@ -162,8 +164,20 @@ class Azure(Mock):
     def retail(self, target):
         wanted = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))["$filter"]
         region = re.search(r"armRegionName eq '([^']*)'", wanted)[1]
-        names, items = re.findall(r"armSkuName eq '([^']*)'", wanted), []
-        for name in names:
+        items = self.disk_prices(wanted, region) if "serviceName eq 'Storage'" in wanted else \
+            self.machine_prices(wanted, region)
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
+        start = int(query.get("$skip", 0))
+        reply = {"Items": items[start:start + self.page], "NextPageLink": None, "Count": len(items)}
+        if start + self.page < len(items):  # with a port, as the real one
+            reply["NextPageLink"] = "https://prices.azure.com:443%s&$skip=%d" % (
+                re.sub(r"&\$skip=\d+", "", self.target), start + self.page)
+        return 200, {}, reply
+
+    @staticmethod
+    def machine_prices(wanted, region):
+        items = []
+        for name in re.findall(r"armSkuName eq '([^']*)'", wanted):
             plain, spot = PRICES.get(name, (None, None))
             for price, product, meter in [(plain, "Virtual Machines X Series", "X"),
                                           (spot, "Virtual Machines X Series", "X Spot"),
@@ -173,13 +187,17 @@ class Azure(Mock):
                     items.append({"currencyCode": "USD", "retailPrice": price, "unitPrice": price, "armRegionName": region,
                                   "armSkuName": name, "productName": product, "meterName": meter, "skuName": meter,
                                   "serviceName": "Virtual Machines", "type": "Consumption", "unitOfMeasure": "1 Hour"})
-        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
-        start = int(query.get("$skip", 0))
-        reply = {"Items": items[start:start + self.page], "NextPageLink": None, "Count": len(items)}
-        if start + self.page < len(items):  # with a port, as the real one
-            reply["NextPageLink"] = "https://prices.azure.com:443%s&$skip=%d" % (
-                re.sub(r"&\$skip=\d+", "", self.target), start + self.page)
-        return 200, {}, reply
+        return items
+
+    @staticmethod
+    def disk_prices(wanted, region):
+        """Of eastus only. A disk has a second row, for each further machine that shares it."""
+        sku = re.search(r"productName eq 'Premium SSD Managed Disks' and skuName eq '([^']*)'", wanted)[1]
+        price = DISK_PRICES.get(sku) if region == "eastus" else None
+        return [{"currencyCode": "USD", "retailPrice": usd, "unitPrice": usd, "armRegionName": region, "armSkuName": "",
+                 "productName": "Premium SSD Managed Disks", "meterName": sku + meter, "skuName": sku,
+                 "serviceName": "Storage", "type": "Consumption", "unitOfMeasure": "1/Month"}
+                for usd, meter in [(price, " Disk"), (price and price / 10, " Disk Mount")] if usd]
 
     # --- what there is ---
 
@@ -420,6 +438,12 @@ class Azure(Mock):
         old = self.things.get((group, "Microsoft.Compute/virtualMachines", name.lower()))
         if old is not None and headers.get("if-none-match") == "*":
             raise error(412, "PreconditionFailed", "The condition '*' in the If-None-Match header was not satisfied.")
+        disk = op.body["properties"]["storageProfile"]["osDisk"].get("diskSizeGB", IMAGE_GIB)
+        if disk < IMAGE_GIB:
+            raise error(409, "OperationNotAllowed", "The specified disk size %d GB is smaller than the size of the "
+                        "corresponding disk in the VM image: %d GB. This is not allowed." % (disk, IMAGE_GIB))
+        if disk > 4095:
+            raise error(400, "InvalidParameter", "The value '%d' of parameter 'osDisk.diskSizeGB' is out of range." % disk)
         if size in self.refuse_size:
             status, code, message = self.refuse_size[size]
             raise error(status, code, message)
@@ -449,7 +473,8 @@ class Azure(Mock):
         if not code:
             self.put_thing(group, "Microsoft.Compute/disks", name + "_OsDisk_1", dict(
                 place, _vm=low, managedBy=thing["id"], tags=dict(op.body.get("tags", {})),
-                properties={"creationData": {"createOption": "FromImage"}, "provisioningState": "Succeeded"}))
+                properties={"creationData": {"createOption": "FromImage"}, "provisioningState": "Succeeded",
+                            "diskSizeGB": disk}))
 
         def ready():
             properties["provisioningState"] = "Failed" if code else "Succeeded"

@@ -239,6 +239,31 @@ static void test_pages(void **state) {
     cloud_close(&c);
 }
 
+/* Lists of different lengths side by side; one that fails does not touch the others. */
+static void test_pages_side_by_side(void **state) {
+    (void)state;
+    struct cloud c;
+    int64_t sums[3] = {0};
+    cloud_open(&c);
+    struct rest_paged lists[3];
+    const char *items[] = {"items", "nothing", "items"};
+    GP_AUTO_FREE char *last = xasprintf("%s/page?3", plain);
+    for (size_t i = 0; i < 3; i++)
+        lists[i] =
+            (struct rest_paged){.first = call_of(&c, "/page?1", NULL, 0),
+                                .list = {.items = items[i], .next = to_number, .each = add_item, .ctx = &sums[i]}};
+    lists[0].first.url = lists[1].first.url = c.url;
+    lists[2].first.url = last;
+    rest_pages_many(&c.rest, lists, 3);
+    assert_int_equal(lists[0].rc, 0);
+    assert_int_equal(sums[0], 123);
+    assert_int_equal(lists[1].rc, -GP_EPROTO);
+    assert_non_null(strstr(lists[1].err.msg, "no list 'nothing'"));
+    assert_int_equal(lists[2].rc, 0);
+    assert_int_equal(sums[2], 3);
+    cloud_close(&c);
+}
+
 /* The credentials go to no other server. */
 static void test_other_servers(void **state) {
     (void)state;
@@ -290,9 +315,9 @@ static void test_urls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_success), cmocka_unit_test(test_errors), cmocka_unit_test(test_credentials),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_pages),  cmocka_unit_test(test_other_servers),
-        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_success),       cmocka_unit_test(test_errors), cmocka_unit_test(test_credentials),
+        cmocka_unit_test(test_many),          cmocka_unit_test(test_pages),  cmocka_unit_test(test_pages_side_by_side),
+        cmocka_unit_test(test_other_servers), cmocka_unit_test(test_urls),
     };
     return cmocka_run_group_tests_name("rest", tests, start_server, stop_server);
 }
