@@ -163,6 +163,27 @@ int azure_pages(struct azure *a, const char *url, int (*each)(void *ctx, const j
     return rest_pages(&a->rest, &call, &list, err);
 }
 
+void azure_reads_clear(struct azure_reads *w) {
+    vec_free(&w->lists);
+    strv_clear(&w->texts);
+}
+
+size_t azure_reads_add(struct azure_reads *w, char *url, const char *what, const struct rest_list *list,
+                       unsigned flags) {
+    strv_take(&w->texts, url);
+    strv_take(&w->texts, what != NULL ? xstrdup(what) : azure_what("GET", url));
+    struct rest_paged one = {.first = {.what = w->texts.v[w->texts.n - 1], .method = "GET", .url = url, .flags = flags},
+                             .list = *list};
+    vec_push(&w->lists, one);
+    return w->lists.len - 1;
+}
+
+size_t azure_reads_pages(struct azure_reads *w, char *url, unsigned flags,
+                         int (*each)(void *ctx, const json_t *item, struct gp_error *err), void *ctx) {
+    struct rest_list list = {.items = "value", .next = next_link, .each = each, .ctx = ctx};
+    return azure_reads_add(w, url, NULL, &list, flags);
+}
+
 int64_t azure_retry_ms(const struct http_fields *headers, int64_t def) {
     int64_t s = 0;
     const char *text = http_fields_get(headers, "Retry-After");

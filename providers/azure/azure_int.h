@@ -82,6 +82,18 @@ int azure_call(struct azure *a, const char *method, const char *url, const json_
 /* Every page of a list; each as rest_list has it. */
 int azure_pages(struct azure *a, const char *url, int (*each)(void *ctx, const json_t *item, struct gp_error *err),
                 void *ctx, struct gp_error *err);
+/* Lists that are read side by side by rest_pages_many(&a->rest, w.lists.items, w.lists.len). */
+struct azure_reads {
+    VEC_OF(struct rest_paged) lists;
+    struct strv texts;
+};
+void azure_reads_clear(struct azure_reads *w);
+#define GP_AUTO_AZURE_READS GP_CLEANUP(azure_reads_clear)
+/* Each returns its index in w->lists. url: taken over. what: of messages; NULL: by the URL. flags: REST_. */
+size_t azure_reads_add(struct azure_reads *w, char *url, const char *what, const struct rest_list *list,
+                       unsigned flags);
+size_t azure_reads_pages(struct azure_reads *w, char *url, unsigned flags,
+                         int (*each)(void *ctx, const json_t *item, struct gp_error *err), void *ctx);
 /* Milliseconds to wait by the reply's Retry-After: between 100 ms and a minute; def without one. */
 int64_t azure_retry_ms(const struct http_fields *headers, int64_t def);
 bool azure_is_guid(const char *s);
@@ -145,9 +157,15 @@ struct azure_size {
     char *refused;     /* why this subscription cannot have it in the region; NULL: it can */
     struct strv zones; /* "eastus-1"; empty: the region sells it without zones */
 };
+struct azure_usage {
+    char *family, *name; /* the name is for people */
+    int64_t used, limit;
+};
+/* What a region sells, and the quotas there when it was read. */
 struct azure_sizes {
     char *region;
     VEC_OF(struct azure_size) list;
+    VEC_OF(struct azure_usage) usages; /* empty: not known */
 };
 struct azure_cache {
     VEC_OF(struct azure_sizes *) regions;
@@ -156,8 +174,16 @@ struct azure_cache {
     char *public_cidr;
 };
 void azure_cache_free(struct azure_cache *c);
-/* All sizes of a region; borrowed from the cache. */
-int azure_sizes_of(struct azure *a, const char *region, const struct azure_sizes **ret, struct gp_error *err);
+/* All sizes of a region, borrowed from the cache; NULL: they were not read. */
+struct azure_sizes *azure_sizes_known(struct azure *a, const char *region);
+/* Adds the lists of a region's sizes and quotas to w; azure_sizes_end takes them into the cache, or fails. */
+struct azure_sizes_read {
+    struct azure_sizes *fresh;
+    size_t sizes, usages; /* indices in w */
+};
+void azure_sizes_begin(struct azure *a, const char *region, struct azure_reads *w, struct azure_sizes_read *ret);
+int azure_sizes_end(struct azure *a, struct azure_reads *w, struct azure_sizes_read *read, struct gp_error *err);
+int azure_sizes_load(struct azure *a, const char *region, struct gp_error *err); /* the same, of one region alone */
 const struct azure_size *azure_size_find(const struct azure_sizes *s, const char *name);
 /* Those that fit the spec and its offer, best first: borrowed pointers. */
 struct azure_picks {
@@ -165,14 +191,29 @@ struct azure_picks {
 };
 int azure_sizes_pick(const struct azure_sizes *all, const struct spec *spec, const struct spec_offer *offer,
                      struct azure_picks *ret, struct gp_error *err);
+/* Names of the sizes that azure_sizes_pick can take, before a region's sizes are known. */
+void azure_sizes_guess(const struct spec *spec, const struct spec_offer *offer, struct strv *ret);
 int azure_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                  struct gp_error *err);
 /* The quota of the size's family, or of all spot cores. -GP_EQUOTA: there is too little. */
 int azure_quota_check(struct azure *a, const struct offer *offer, int count, struct gp_error *err);
-/* USD per hour of each pick from the retail prices, and of a disk of that size (0: none is wanted); negative: it has
- * none. ret: an array of n. */
-int azure_prices(struct azure *a, const char *region, const struct azure_picks *picks, bool spot, int disk_gib,
-                 double *ret, double *ret_disk, struct gp_error *err);
+size_t azure_usages_add(struct azure *a, struct azure_sizes *to, struct azure_reads *w);
+void azure_usages_forget(struct azure_sizes *s);
+/* USD per hour of sizes from the retail prices, and of the disk that the spec asks for; negative: not known. */
+struct azure_prices {
+    const char *region; /* borrowed */
+    bool spot;
+    struct strv names;
+    double *usd;
+    char *disk_sku;        /* "P10 LRS"; NULL: the spec asks for no disk */
+    double disk_usd_per_h; /* 0: the spec asks for none */
+    size_t lists[2];       /* indices in the reads: sizes, disk */
+};
+void azure_prices_begin(const char *region, bool spot, int disk_gib, const struct strv *names, struct azure_reads *w,
+                        struct azure_prices *ret);
+void azure_prices_end(const struct azure_reads *w, struct azure_prices *p);
+double azure_price_of(const struct azure_prices *p, const char *size);
+void azure_prices_clear(struct azure_prices *p);
 #define AZURE_DISK_MAX_GIB 4095                        /* of a disk that a machine starts from */
 int azure_disk_gib(const struct spec *spec, int gpus); /* the disk of each node */
 

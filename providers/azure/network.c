@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The network pieces of a stack in a region: a security group with exactly the rules of the spec, and a network of its
  * own where the offer names no subnet. Both are in the stack's resource group and go with it. A PUT by name is
- * idempotent. One thread. */
+ * idempotent, and both are sent side by side. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/azure/azure_int.h"
@@ -15,6 +15,7 @@
 #define SUBNET "nodes"
 #define READY_MS (3 * 60 * 1000)
 #define READ_MS 1000
+#define PIECES 2 /* the security group and the network of a region */
 
 /* --- access --- */
 
@@ -48,23 +49,6 @@ static char *piece_url(const struct azure *a, const char *group, const char *typ
     return azure_url(a, AZURE_NETWORK, "/resourceGroups/%s/providers/Microsoft.Network/%s/%s", group, type, name);
 }
 
-/* A machine that refers to a piece which is not provisioned yet is refused. */
-static int wait_ready(struct azure *a, const char *url, struct rest_reply *reply, struct gp_error *err) {
-    int64_t until = clock_deadline(READY_MS);
-    for (;;) {
-        const char *state = json_str(reply->json, "properties.provisioningState", "");
-        if (strcasecmp(state, "Succeeded") == 0) return 0;
-        GP_AUTO_FREE char *what = azure_what("PUT", url);
-        if (strcasecmp(state, "Failed") == 0 || clock_left_ms(until) == 0)
-            return gp_fail(err, GP_EPROTO, "%s: it is '%.40s' and was not provisioned: run the same command again",
-                           what, state);
-        int64_t pause = azure_retry_ms(&reply->headers, READ_MS);
-        if (gp_sleep(pause, a->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
-        int r = azure_call(a, "GET", url, NULL, 0, reply, err);
-        if (r != 0) return r;
-    }
-}
-
 static void piece_resource(const struct stack *s, const char *region, const char *group, const char *type,
                            const char *name, struct resource *ret) {
     resource_init(ret, RES_GROUP, "azure");
@@ -80,38 +64,118 @@ static void piece_resource(const struct stack *s, const char *region, const char
     ret->price_usd_per_h = 0;
 }
 
-/* Intent, PUT, and the wait until it can be used. Takes over body. */
-static int put_piece(struct azure *a, const struct stack *s, const char *region, const char *type, json_t *body,
-                     struct gp_error *err) {
-    GP_AUTO_JSON json_t *owned = body;
-    GP_AUTO_REST struct rest_reply reply = {0};
-    GP_AUTO_FREE char *group = azure_group_name(s->owner, s->name);
-    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", region);
-    GP_AUTO_FREE char *token = xasprintf("%s/%s", type, name);
-    GP_AUTO_FREE char *url = piece_url(a, group, type, name);
-    GP_AUTO_FREE char *text = json_text_exact(owned, 0);
-    struct gp_error why = {0};
+/* A security group or a network on its way. */
+struct piece {
+    json_t *body;
+    char *token, *what, *url, *text;
     struct intent in;
     struct resource one;
-    cloud_intent_thing(s, "azure", region, RES_GROUP, token, text, &in);
-    piece_resource(s, region, group, type, name, &one);
-    int r = journal_intent(a->journal, &in, err);
-    if (r == 0) {
-        r = azure_call(a, "PUT", url, owned, 0, &reply, &why);
-        if (r == 0) r = wait_ready(a, url, &reply, &why);
-        bool open = r != 0 && reply.sent && reply.code[0] == '\0'; /* no reply: the next call settles it */
-        int result = open ? -(int)why.code : cloud_thing_created(a->journal, &in, r, &one, &why, err);
-        if (open && err != NULL) *err = why;
-        r = result;
+    struct rest_result res;
+};
+
+static void piece_clear(struct piece *p) {
+    json_decref(p->body);
+    free(p->token);
+    free(p->what);
+    free(p->url);
+    free(p->text);
+    intent_clear(&p->in);
+    resource_clear(&p->one);
+    rest_reply_clear(&p->res.reply);
+}
+
+/* Takes over body. */
+static void piece_init(struct azure *a, const struct stack *s, const char *region, const char *type, json_t *body,
+                       struct piece *ret) {
+    GP_AUTO_FREE char *group = azure_group_name(s->owner, s->name);
+    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", region);
+    *ret = (struct piece){.body = body, .token = xasprintf("%s/%s", type, name)};
+    ret->url = piece_url(a, group, type, name);
+    ret->what = azure_what("PUT", ret->url);
+    ret->text = json_text_exact(body, 0);
+    cloud_intent_thing(s, "azure", region, RES_GROUP, ret->token, ret->text, &ret->in);
+    piece_resource(s, region, group, type, name, &ret->one);
+}
+
+static void call_all(struct azure *a, const char *method, struct piece *const *pieces, size_t n) {
+    struct rest_call calls[PIECES] = {0};
+    struct rest_result results[PIECES] = {0};
+    for (size_t i = 0; i < n; i++)
+        calls[i] = (struct rest_call){.what = pieces[i]->what,
+                                      .method = method,
+                                      .url = pieces[i]->url,
+                                      .body = strcmp(method, "PUT") == 0 ? pieces[i]->text : NULL};
+    rest_call_many(&a->rest, calls, n, 0, results);
+    for (size_t i = 0; i < n; i++) {
+        rest_reply_clear(&pieces[i]->res.reply);
+        pieces[i]->res = results[i];
     }
-    if (r == 0) r = cloud_thing_settle(a->journal, &one, token, err);
-    resource_clear(&one);
-    intent_clear(&in);
+}
+
+/* A machine that refers to a piece which is not provisioned yet is refused. */
+static void wait_ready(struct azure *a, struct piece *pieces, size_t n) {
+    int64_t until = clock_deadline(READY_MS);
+    for (;;) {
+        struct piece *late[PIECES];
+        size_t left = 0;
+        int64_t pause = READ_MS;
+        for (size_t i = 0; i < n; i++) {
+            struct rest_result *res = &pieces[i].res;
+            const char *state = json_str(res->reply.json, "properties.provisioningState", "");
+            if (res->rc != 0 || strcasecmp(state, "Succeeded") == 0) continue;
+            if (strcasecmp(state, "Failed") == 0 || clock_left_ms(until) == 0) {
+                res->rc = gp_fail(&res->err, GP_EPROTO,
+                                  "%s: it is '%.40s' and was not provisioned: run the same command again",
+                                  pieces[i].what, state);
+                continue;
+            }
+            pause = GP_MIN(pause, azure_retry_ms(&res->reply.headers, READ_MS));
+            late[left++] = &pieces[i];
+        }
+        if (left == 0) return;
+        if (gp_sleep(pause, a->cancel, NULL) != 0) {
+            for (size_t i = 0; i < left; i++) late[i]->res.rc = gp_fail(&late[i]->res.err, GP_ECANCELLED, "cancelled");
+            return;
+        }
+        call_all(a, "GET", late, left);
+    }
+}
+
+static int piece_end(struct azure *a, struct piece *p, struct gp_error *err) {
+    const struct rest_reply *reply = &p->res.reply;
+    int r = p->res.rc;
+    bool open = r != 0 && reply->sent && reply->code[0] == '\0'; /* no reply: the next call settles it */
+    if (!open) r = cloud_thing_created(a->journal, &p->in, r, &p->one, &p->res.err, err);
+    else if (err != NULL) *err = p->res.err;
+    return r == 0 ? cloud_thing_settle(a->journal, &p->one, p->token, err) : r;
+}
+
+/* Their intents, the PUTs side by side, and the wait until they can be used. The first error is returned. */
+static int put_pieces(struct azure *a, struct piece *pieces, size_t n, struct gp_error *err) {
+    struct piece *all[PIECES];
+    int r = 0;
+    for (size_t i = 0; i < n; i++) {
+        all[i] = &pieces[i];
+        if (r == 0) r = journal_intent(a->journal, &pieces[i].in, err);
+    }
+    if (r == 0) {
+        call_all(a, "PUT", all, n);
+        wait_ready(a, pieces, n);
+    }
+    bool sent = r == 0;
+    for (size_t i = 0; sent && i < n; i++) {
+        struct gp_error e = {0};
+        int one = piece_end(a, &pieces[i], &e);
+        if (one == 0 || r != 0) continue;
+        r = one;
+        if (err != NULL) *err = e;
+    }
+    for (size_t i = 0; i < n; i++) piece_clear(&pieces[i]);
     return r;
 }
 
-int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
-                    struct gp_error *err) {
+static int guard_init(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
+                      struct piece *ret, struct gp_error *err) {
     GP_AUTO_STRV struct strv from = {0};
     struct ssh_from networks = {a->http, spec, "azure", region, NULL, &a->cache->public_cidr};
     int r = ssh_from_read(&networks, &from, err);
@@ -119,18 +183,26 @@ int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *s
     json_t *rules = json_array();
     add_rule(rules, &from, false);
     add_rule(rules, &from, true);
-    return put_piece(
+    piece_init(
         a, s, region, AZURE_GUARD,
         json_pack("{s:s,s:o,s:{s:o}}", "location", region, "tags", tags_of(s), "properties", "securityRules", rules),
-        err);
+        ret);
+    return 0;
 }
 
-static int net_put(struct azure *a, const struct stack *s, const char *region, struct gp_error *err) {
-    return put_piece(a, s, region, AZURE_NET,
-                     json_pack("{s:s,s:o,s:{s:{s:[s]},s:[{s:s,s:{s:s}}]}}", "location", region, "tags", tags_of(s),
-                               "properties", "addressSpace", "addressPrefixes", NET_CIDR, "subnets", "name", SUBNET,
-                               "properties", "addressPrefix", NET_CIDR),
-                     err);
+static void net_init(struct azure *a, const struct stack *s, const char *region, struct piece *ret) {
+    piece_init(a, s, region, AZURE_NET,
+               json_pack("{s:s,s:o,s:{s:{s:[s]},s:[{s:s,s:{s:s}}]}}", "location", region, "tags", tags_of(s),
+                         "properties", "addressSpace", "addressPrefixes", NET_CIDR, "subnets", "name", SUBNET,
+                         "properties", "addressPrefix", NET_CIDR),
+               ret);
+}
+
+int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
+                    struct gp_error *err) {
+    struct piece guard;
+    int r = guard_init(a, s, spec, region, &guard, err);
+    return r == 0 ? put_pieces(a, &guard, 1, err) : r;
 }
 
 int azure_network_ensure(struct azure *a, const struct stack *s, const struct spec *spec, const struct offer *o,
@@ -139,8 +211,10 @@ int azure_network_ensure(struct azure *a, const struct stack *s, const struct sp
     bool named = o->subnet != NULL && o->subnet[0] != '\0';
     GP_AUTO_FREE char *key = xasprintf("%s/%s/%s", o->region, s->uid, named ? "guard" : "net");
     if (!strv_has(&a->cache->networks_ready, key)) {
-        int r = azure_guard_put(a, s, spec, o->region, err);
-        if (r == 0 && !named) r = net_put(a, s, o->region, err);
+        struct piece pieces[PIECES];
+        int r = guard_init(a, s, spec, o->region, &pieces[0], err);
+        if (r == 0 && !named) net_init(a, s, o->region, &pieces[1]);
+        if (r == 0) r = put_pieces(a, pieces, named ? 1 : 2, err);
         if (r != 0) return r;
         strv_add(&a->cache->networks_ready, key);
     }

@@ -17,7 +17,9 @@ struct search {
     const struct spec_offer *want;
     size_t index;
     const char *region;
-    double disk_usd_per_h; /* of the disk that the spec asks for; 0: it asks for none, negative: not known */
+    struct azure_prices prices;
+    struct azure_sizes_read read; /* fresh NULL: its sizes are known already */
+    struct gp_error err;          /* why the sizes could not be read */
     struct offer_list *out;
 };
 
@@ -45,17 +47,18 @@ static void add_offer(struct search *s, const struct azure_size *t, const char *
                       .vcpus = t->vcpus,
                       .memory_gib = t->memory_gib,
                       .disk_gib = azure_disk_gib(s->spec, t->gpus),
-                      .disk_usd_per_h = GP_MAX(s->disk_usd_per_h, 0.0),
+                      .disk_usd_per_h = GP_MAX(s->prices.disk_usd_per_h, 0.0),
                       .price_usd_per_h = price,
                       .price_source = price_source(s, listed, price)};
     vec_push(&s->out->list, o);
 }
 
-static int offers_of_size(struct search *s, const struct azure_size *t, double listed, struct gp_error *err) {
+static int offers_of_size(struct search *s, const struct azure_size *t, struct gp_error *err) {
     GP_AUTO_FREE char *image = NULL;
     bool spot = s->want->market == MARKET_SPOT;
+    double listed = azure_price_of(&s->prices, t->name), disk = s->prices.disk_usd_per_h;
     double price = listed >= 0 || spot ? listed : catalog_azure_price(t->name, s->region);
-    price = price < 0 || s->disk_usd_per_h < 0 ? -1 : price + s->disk_usd_per_h;
+    price = price < 0 || disk < 0 ? -1 : price + disk;
     int r = azure_image_find(s->spec, s->index, t, &image, err);
     if (r != 0) return r;
     /* A region or a size without zones is one place. */
@@ -67,18 +70,16 @@ static int offers_of_size(struct search *s, const struct azure_size *t, double l
 }
 
 static int offers_of_region(struct search *s, struct gp_error *err) {
-    const struct azure_sizes *all = NULL;
+    const struct azure_sizes *all = azure_sizes_known(s->a, s->region);
     struct azure_picks picks = {0};
-    struct gp_error unread = {0};
-    double listed[SIZES_MAX];
     size_t before = s->out->list.len;
-    int r = azure_sizes_of(s->a, s->region, &all, err);
-    if (r == 0) r = azure_sizes_pick(all, s->spec, s->want, &picks, err);
+    if (all == NULL) {
+        if (err != NULL) *err = s->err;
+        return -(int)s->err.code;
+    }
+    int r = azure_sizes_pick(all, s->spec, s->want, &picks, err);
     picks.list.len = GP_MIN(picks.list.len, (size_t)SIZES_MAX);
-    if (r == 0 && azure_prices(s->a, s->region, &picks, s->want->market == MARKET_SPOT, s->spec->disk_gib, listed,
-                               &s->disk_usd_per_h, &unread) == -GP_ECANCELLED)
-        r = gp_fail(err, GP_ECANCELLED, "cancelled");
-    for (size_t i = 0; r == 0 && i < picks.list.len; i++) r = offers_of_size(s, picks.list.items[i], listed[i], err);
+    for (size_t i = 0; r == 0 && i < picks.list.len; i++) r = offers_of_size(s, picks.list.items[i], err);
     if (r == 0 && s->out->list.len == before) {
         r = gp_fail(err, GP_EUSAGE, "azure %s: %s is not sold in the requested zones", s->region,
                     picks.list.items[0]->name);
@@ -88,11 +89,39 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     return r;
 }
 
+/* Sizes, quotas and prices of all regions in one round trip: prices are requested by the catalogue's names. */
+static int read_all(struct azure *a, struct search *searches, size_t n, struct gp_error *err) {
+    GP_AUTO_AZURE_READS struct azure_reads w = {0};
+    bool cancelled = false;
+    for (size_t i = 0; i < n; i++) {
+        struct search *s = &searches[i];
+        GP_AUTO_STRV struct strv names = {0};
+        azure_sizes_guess(s->spec, s->want, &names);
+        if (azure_sizes_known(a, s->region) == NULL) azure_sizes_begin(a, s->region, &w, &s->read);
+        azure_prices_begin(s->region, s->want->market == MARKET_SPOT, s->spec->disk_gib, &names, &w, &s->prices);
+    }
+    rest_pages_many(&a->rest, w.lists.items, w.lists.len);
+    for (size_t i = 0; i < w.lists.len; i++) cancelled = cancelled || w.lists.items[i].rc == -GP_ECANCELLED;
+    for (size_t i = 0; i < n; i++) {
+        struct search *s = &searches[i];
+        if (s->read.fresh != NULL) azure_sizes_end(a, &w, &s->read, &s->err);
+        azure_prices_end(&w, &s->prices);
+    }
+    return cancelled ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0;
+}
+
+/* The offers of all regions that have some. */
+static void collect(struct search *searches, size_t n, struct regions_result *result) {
+    for (size_t i = 0; i < n; i++) {
+        struct gp_error e = {0};
+        if (offers_of_region(&searches[i], &e) != 0 && regions_failed(result, &e)) return;
+    }
+}
+
 int azure_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                  struct gp_error *err) {
     struct azure *a = azure_of(p);
     const struct spec_offer *want = &spec->offers.items[index];
-    struct search s = {.a = a, .spec = spec, .want = want, .index = index, .out = ret};
     struct regions_result result = {.sink = a->sink, .regions = want->regions.n};
     size_t before = ret->list.len;
     if (spec->disk_gib > AZURE_DISK_MAX_GIB) {
@@ -102,11 +131,16 @@ int azure_offers(struct provider *p, const struct spec *spec, size_t index, stru
         if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
         return -GP_EUSAGE;
     }
-    for (size_t i = 0; i < want->regions.n; i++) {
-        struct gp_error e = {0};
-        s.region = want->regions.v[i];
-        int r = offers_of_region(&s, &e);
-        if (r != 0 && regions_failed(&result, &e)) break;
+    struct search *searches = xcalloc(want->regions.n + 1, sizeof *searches);
+    for (size_t i = 0; i < want->regions.n; i++)
+        searches[i] = (struct search){
+            .a = a, .spec = spec, .want = want, .index = index, .region = want->regions.v[i], .out = ret};
+    int r = read_all(a, searches, want->regions.n, err);
+    if (r == 0) {
+        collect(searches, want->regions.n, &result);
+        r = regions_end(&result, ret->list.len > before, err);
     }
-    return regions_end(&result, ret->list.len > before, err);
+    for (size_t i = 0; i < want->regions.n; i++) azure_prices_clear(&searches[i].prices);
+    free(searches);
+    return r;
 }

@@ -11,15 +11,8 @@
 #define DISK_GIB_GPU 128
 #define DISK_GIB 32
 
-struct pricing {
-    const struct azure_picks *picks;
-    const char *region;
-    bool spot;
-    double *ret;
-};
-
 static int on_price(void *ctx, const json_t *item, struct gp_error *err) {
-    struct pricing *p = ctx;
+    struct azure_prices *p = ctx;
     const char *meter = json_str(item, "meterName", ""), *product = json_str(item, "productName", "");
     double usd = json_num(item, "retailPrice", -1);
     GP_AUTO_FREE char *region = azure_region(json_str(item, "armRegionName", ""));
@@ -29,8 +22,8 @@ static int on_price(void *ctx, const json_t *item, struct gp_error *err) {
     if (other || str_ends(meter, " Spot") != p->spot || strcmp(region, p->region) != 0) return 0;
     if (strcmp(json_str(item, "currencyCode", ""), "USD") != 0 || !(usd > 0) || usd > PRICE_MAX_USD_PER_H) return 0;
     if (strcmp(json_str(item, "unitOfMeasure", ""), "1 Hour") != 0) return 0;
-    for (size_t i = 0; i < p->picks->list.len; i++)
-        if (strcasecmp(p->picks->list.items[i]->name, json_str(item, "armSkuName", "")) == 0) p->ret[i] = usd;
+    for (size_t i = 0; i < p->names.n; i++)
+        if (strcasecmp(p->names.v[i], json_str(item, "armSkuName", "")) == 0) p->usd[i] = usd;
     return 0;
 }
 
@@ -58,115 +51,142 @@ static const char *disk_tier(int gib) {
     return NULL;
 }
 
-struct disk_pricing {
-    const char *region, *sku; /* "P10 LRS" */
-    double *ret;
-};
-
 /* A shared disk has a second row, "Disk Mount", for each further machine. */
 static int on_disk_price(void *ctx, const json_t *item, struct gp_error *err) {
-    struct disk_pricing *p = ctx;
+    struct azure_prices *p = ctx;
     double usd = json_num(item, "retailPrice", -1);
     GP_AUTO_FREE char *region = azure_region(json_str(item, "armRegionName", ""));
     (void)err;
     if (strcmp(json_str(item, "productName", ""), DISK_PRODUCT) != 0 ||
-        strcmp(json_str(item, "skuName", ""), p->sku) != 0 || strstr(json_str(item, "meterName", ""), "Mount") != NULL)
+        strcmp(json_str(item, "skuName", ""), p->disk_sku) != 0 ||
+        strstr(json_str(item, "meterName", ""), "Mount") != NULL)
         return 0;
     if (strcmp(region, p->region) != 0 || strcmp(json_str(item, "currencyCode", ""), "USD") != 0) return 0;
     if (strcmp(json_str(item, "unitOfMeasure", ""), "1/Month") != 0) return 0;
-    if (usd > 0 && usd < PRICE_MAX_USD_PER_H) *p->ret = usd / HOURS_PER_MONTH;
+    if (usd > 0 && usd < PRICE_MAX_USD_PER_H) p->disk_usd_per_h = usd / HOURS_PER_MONTH;
     return 0;
 }
 
-static struct rest_call retail(const char *filter, struct str *url) {
+static size_t retail(struct azure_reads *w, const char *filter, struct azure_prices *p,
+                     int (*each)(void *ctx, const json_t *item, struct gp_error *err)) {
     const char *own = azure_env("GPUPROV_AZURE_PRICES_ENDPOINT");
-    str_addf(url, "%s/api/retail/prices", own != NULL ? own : "https://prices.azure.com");
-    rest_query(url, "api-version", "2023-01-01-preview");
-    rest_query(url, "currencyCode", "USD");
-    rest_query(url, "$filter", filter);
-    return (struct rest_call){
-        .what = "azure retail prices", .method = "GET", .url = url->s, .flags = REST_PUBLIC | REST_OPTIONAL};
+    struct str url = {0};
+    struct rest_list list = {.items = "Items", .next = next_page, .each = each, .ctx = p};
+    str_addf(&url, "%s/api/retail/prices", own != NULL ? own : "https://prices.azure.com");
+    rest_query(&url, "api-version", "2023-01-01-preview");
+    rest_query(&url, "currencyCode", "USD");
+    rest_query(&url, "$filter", filter);
+    return azure_reads_add(w, str_steal(&url), "azure retail prices", &list, REST_PUBLIC | REST_OPTIONAL);
 }
 
-int azure_prices(struct azure *a, const char *region, const struct azure_picks *picks, bool spot, int disk_gib,
-                 double *ret, double *ret_disk, struct gp_error *err) {
-    GP_AUTO_STR struct str filter = {0}, disk_filter = {0}, url = {0}, disk_url = {0};
-    struct pricing pricing = {picks, region, spot, ret};
+void azure_prices_begin(const char *region, bool spot, int disk_gib, const struct strv *names, struct azure_reads *w,
+                        struct azure_prices *ret) {
+    GP_AUTO_STR struct str filter = {0}, disk_filter = {0};
     const char *tier = disk_gib > 0 ? disk_tier(disk_gib) : NULL;
-    GP_AUTO_FREE char *sku = xasprintf("%s LRS", tier != NULL ? tier : "");
-    struct disk_pricing disk = {region, sku, ret_disk};
-    for (size_t i = 0; i < picks->list.len; i++) ret[i] = -1;
-    *ret_disk = disk_gib > 0 ? -1 : 0;
+    ret->region = region;
+    ret->spot = spot;
+    strv_copy(&ret->names, names);
+    ret->usd = xcalloc(names->n + 1, sizeof *ret->usd);
+    ret->disk_usd_per_h = disk_gib > 0 ? -1 : 0;
+    ret->disk_sku = tier != NULL ? xasprintf("%s LRS", tier) : NULL;
     str_addf(&filter,
              "serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and armRegionName eq '%s' and (",
              region);
-    for (size_t i = 0; i < picks->list.len; i++)
-        str_addf(&filter, "%sarmSkuName eq '%s'", i > 0 ? " or " : "", picks->list.items[i]->name);
+    for (size_t i = 0; i < names->n; i++) {
+        ret->usd[i] = -1;
+        str_addf(&filter, "%sarmSkuName eq '%s'", i > 0 ? " or " : "", names->v[i]);
+    }
     str_add(&filter, ")");
+    ret->lists[0] = ret->lists[1] = SIZE_MAX;
+    if (names->n > 0) ret->lists[0] = retail(w, filter.s, ret, on_price);
+    if (tier == NULL) return;
     str_addf(&disk_filter,
              "serviceName eq 'Storage' and priceType eq 'Consumption' and armRegionName eq '%s' and productName eq "
              "'" DISK_PRODUCT "' and skuName eq '%s'",
-             region, sku);
-    struct rest_paged lists[] = {
-        {.first = retail(filter.s, &url),
-         .list = {.items = "Items", .next = next_page, .each = on_price, .ctx = &pricing}},
-        {.first = retail(disk_filter.s, &disk_url),
-         .list = {.items = "Items", .next = next_page, .each = on_disk_price, .ctx = &disk}},
-    };
-    rest_pages_many(&a->rest, lists, tier != NULL ? 2 : 1);
-    for (size_t i = 0; i < GP_ARRAY_LEN(lists); i++) {
-        if (lists[i].rc == 0) continue;
-        if (err != NULL && err->code == GP_OK) *err = lists[i].err;
-        if (i > 0) *ret_disk = -1; /* cut short */
-    }
-    return lists[0].rc != 0 ? lists[0].rc : lists[1].rc;
+             region, ret->disk_sku);
+    ret->lists[1] = retail(w, disk_filter.s, ret, on_disk_price);
+}
+
+/* Of a list that was cut short, the prices that it had are used; a disk's is one row of one page. */
+void azure_prices_end(const struct azure_reads *w, struct azure_prices *p) {
+    if (p->lists[1] != SIZE_MAX && w->lists.items[p->lists[1]].rc != 0) p->disk_usd_per_h = -1;
+}
+
+double azure_price_of(const struct azure_prices *p, const char *size) {
+    for (size_t i = 0; i < p->names.n; i++)
+        if (strcasecmp(p->names.v[i], size) == 0) return p->usd[i];
+    return -1;
+}
+
+void azure_prices_clear(struct azure_prices *p) {
+    strv_clear(&p->names);
+    free(p->usd);
+    free(p->disk_sku);
+    *p = (struct azure_prices){0};
 }
 
 /* --- quotas --- */
 
-struct quota {
-    const char *family; /* in any case */
-    bool found;
-    int64_t used, limit;
-    char name[96];
-};
-
 static int on_usage(void *ctx, const json_t *item, struct gp_error *err) {
-    struct quota *q = ctx;
+    struct azure_sizes *s = ctx;
+    struct azure_usage u = {.used = json_int(item, "currentValue", -1), .limit = json_int(item, "limit", -1)};
+    const char *family = json_str(item, "name.value", "");
     (void)err;
-    if (strcasecmp(json_str(item, "name.value", ""), q->family) != 0) return 0;
-    q->used = json_int(item, "currentValue", -1);
-    q->limit = json_int(item, "limit", -1);
-    q->found = q->used >= 0 && q->limit >= 0;
-    str_put(q->name, sizeof q->name, json_str(item, "name.localizedValue", q->family));
+    if (u.used < 0 || u.limit < 0 || family[0] == '\0') return 0;
+    u.family = xstrdup(family);
+    u.name = xasprintf("%.95s", json_str(item, "name.localizedValue", family));
+    str_one_line(u.name);
+    vec_push(&s->usages, u);
     return 0;
 }
 
+size_t azure_usages_add(struct azure *a, struct azure_sizes *to, struct azure_reads *w) {
+    char *url = azure_url(a, AZURE_COMPUTE, "/providers/Microsoft.Compute/locations/%s/usages", to->region);
+    return azure_reads_pages(w, url, REST_OPTIONAL, on_usage, to);
+}
+
+static const struct azure_usage *usage_of(const struct azure_sizes *s, const char *family) {
+    for (size_t i = 0; i < s->usages.len; i++)
+        if (strcasecmp(s->usages.items[i].family, family) == 0) return &s->usages.items[i];
+    return NULL;
+}
+
+static int usages_again(struct azure *a, struct azure_sizes *s, struct gp_error *err) {
+    GP_AUTO_AZURE_READS struct azure_reads w = {0};
+    azure_usages_forget(s);
+    azure_usages_add(a, s, &w);
+    rest_pages_many(&a->rest, w.lists.items, w.lists.len);
+    if (w.lists.items[0].rc == 0) return 0;
+    azure_usages_forget(s);
+    return w.lists.items[0].rc == -GP_ECANCELLED ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0; /* Azure decides */
+}
+
+/* Quotas that were read with the sizes let a launch begin at once; they are read again before they refuse one. */
 int azure_quota_check(struct azure *a, const struct offer *offer, int count, struct gp_error *err) {
-    const struct azure_sizes *all = NULL;
     GP_AUTO_FREE char *key = xasprintf("%s/%s/%d/%d", offer->region, offer->instance_type, (int)offer->market, count);
     if (strv_has(&a->cache->quotas_ok, key)) return 0;
-    int r = azure_sizes_of(a, offer->region, &all, err);
+    int r = azure_sizes_known(a, offer->region) == NULL ? azure_sizes_load(a, offer->region, err) : 0;
     if (r != 0) return r;
+    struct azure_sizes *all = azure_sizes_known(a, offer->region);
     const struct azure_size *s = azure_size_find(all, offer->instance_type);
     int64_t need = s != NULL ? (int64_t)s->vcpus * count : 0;
-    struct quota q = {.family = offer->market == MARKET_SPOT ? "lowPriorityCores" : s != NULL ? s->family : ""};
-    if (need <= 0 || q.family[0] == '\0') return 0;
-    GP_AUTO_FREE char *url =
-        azure_url(a, AZURE_COMPUTE, "/providers/Microsoft.Compute/locations/%s/usages", offer->region);
-    struct gp_error unread = {0};
-    r = azure_pages(a, url, on_usage, &q, &unread);
-    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
-    if (r != 0 || !q.found || q.limit - q.used >= need) {
+    const char *family = offer->market == MARKET_SPOT ? "lowPriorityCores" : s != NULL ? s->family : "";
+    if (need <= 0 || family[0] == '\0') return 0;
+    const struct azure_usage *u = usage_of(all, family);
+    if (u == NULL || u->limit - u->used < need) {
+        r = usages_again(a, all, err);
+        if (r != 0) return r;
+        u = usage_of(all, family);
+    }
+    if (u == NULL || u->limit - u->used >= need) {
         strv_add(&a->cache->quotas_ok, key); /* unknown: Azure decides */
         return 0;
     }
-    str_one_line(q.name);
     gp_fail(err, GP_EQUOTA,
             "azure %s: %d x %s needs %lld vCPUs of the quota '%s', which has %lld of %lld left: request more at the "
             "portal's Quotas page, or offer another region",
-            offer->region, count, offer->instance_type, (long long)need, q.name, (long long)(q.limit - q.used),
-            (long long)q.limit);
+            offer->region, count, offer->instance_type, (long long)need, u->name, (long long)(u->limit - u->used),
+            (long long)u->limit);
     if (err != NULL) {
         err->domain = GP_D_CLOUD;
         err->scope = GP_SCOPE_REGION;

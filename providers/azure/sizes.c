@@ -22,9 +22,18 @@ static void size_clear(struct azure_size *s) {
     strv_clear(&s->zones);
 }
 
+void azure_usages_forget(struct azure_sizes *s) {
+    for (size_t i = 0; i < s->usages.len; i++) {
+        free(s->usages.items[i].family);
+        free(s->usages.items[i].name);
+    }
+    vec_free(&s->usages);
+}
+
 static void sizes_free(struct azure_sizes *s) {
     for (size_t i = 0; i < s->list.len; i++) size_clear(&s->list.items[i]);
     vec_free(&s->list);
+    azure_usages_forget(s);
     free(s->region);
     free(s);
 }
@@ -81,12 +90,8 @@ static void apply_restrictions(const json_t *item, const char *region, struct az
     }
 }
 
-struct reading {
-    struct azure_sizes *out;
-};
-
 static int on_sku(void *ctx, const json_t *item, struct gp_error *err) {
-    struct reading *r = ctx;
+    struct azure_sizes *out = ctx;
     const char *name = json_str(item, "name", "");
     size_t i = 0, k = 0;
     json_t *place = NULL, *zone = NULL;
@@ -106,11 +111,11 @@ static int on_sku(void *ctx, const json_t *item, struct gp_error *err) {
                            .rdma = strcasecmp(capability(item, "RdmaEnabled"), "True") == 0,
                            .vgpu = known != NULL && known->vgpu};
     if (!str_to_double(capability(item, "MemoryGB"), &s.memory_gib) || s.memory_gib < 0) s.memory_gib = 0;
-    apply_restrictions(item, r->out->region, &s, &closed);
+    apply_restrictions(item, out->region, &s, &closed);
     bool zoned = false;
     json_array_foreach(json_at(item, "locationInfo"), i, place) {
         GP_AUTO_FREE char *region = azure_region(json_str(place, "location", ""));
-        if (strcmp(region, r->out->region) != 0) continue;
+        if (strcmp(region, out->region) != 0) continue;
         json_array_foreach(json_at(place, "zones"), k, zone) {
             const char *z = json_is_string(zone) ? json_string_value(zone) : "";
             if (strlen(z) != 1 || *z < '1' || *z > '9') continue;
@@ -120,33 +125,48 @@ static int on_sku(void *ctx, const json_t *item, struct gp_error *err) {
         }
     }
     if (zoned && s.zones.n == 0 && s.refused == NULL) s.refused = xstrdup("restricted in every zone");
-    vec_push(&r->out->list, s);
+    vec_push(&out->list, s);
     return 0;
 }
 
-int azure_sizes_of(struct azure *a, const char *region, const struct azure_sizes **ret, struct gp_error *err) {
+struct azure_sizes *azure_sizes_known(struct azure *a, const char *region) {
     for (size_t i = 0; i < a->cache->regions.len; i++)
-        if (strcmp(a->cache->regions.items[i]->region, region) == 0) {
-            *ret = a->cache->regions.items[i];
-            return 0;
-        }
-    struct azure_sizes *all = xcalloc(1, sizeof *all);
-    struct reading reading = {all};
+        if (strcmp(a->cache->regions.items[i]->region, region) == 0) return a->cache->regions.items[i];
+    return NULL;
+}
+
+void azure_sizes_begin(struct azure *a, const char *region, struct azure_reads *w, struct azure_sizes_read *ret) {
     struct str url = {0};
     GP_AUTO_FREE char *filter = xasprintf("location eq '%s'", region);
     GP_AUTO_FREE char *base = azure_url(a, AZURE_SKUS, "/providers/Microsoft.Compute/skus");
-    all->region = xstrdup(region);
+    ret->fresh = xcalloc(1, sizeof *ret->fresh);
+    ret->fresh->region = xstrdup(region);
     str_add(&url, base);
     rest_query(&url, "$filter", filter);
-    int r = azure_pages(a, url.s, on_sku, &reading, err);
-    str_clear(&url);
-    if (r != 0) {
-        sizes_free(all);
-        return r;
+    ret->sizes = azure_reads_pages(w, str_steal(&url), 0, on_sku, ret->fresh);
+    ret->usages = azure_usages_add(a, ret->fresh, w);
+}
+
+int azure_sizes_end(struct azure *a, struct azure_reads *w, struct azure_sizes_read *read, struct gp_error *err) {
+    const struct rest_paged *sizes = &w->lists.items[read->sizes];
+    struct azure_sizes *fresh = read->fresh;
+    read->fresh = NULL;
+    if (w->lists.items[read->usages].rc != 0) azure_usages_forget(fresh); /* cut short: not known */
+    if (sizes->rc == 0) {
+        vec_push(&a->cache->regions, fresh);
+        return 0;
     }
-    vec_push(&a->cache->regions, all);
-    *ret = all;
-    return 0;
+    sizes_free(fresh);
+    if (err != NULL) *err = sizes->err;
+    return sizes->rc;
+}
+
+int azure_sizes_load(struct azure *a, const char *region, struct gp_error *err) {
+    GP_AUTO_AZURE_READS struct azure_reads w = {0};
+    struct azure_sizes_read read;
+    azure_sizes_begin(a, region, &w, &read);
+    rest_pages_many(&a->rest, w.lists.items, w.lists.len);
+    return azure_sizes_end(a, &w, &read, err);
 }
 
 const struct azure_size *azure_size_find(const struct azure_sizes *s, const char *name) {
@@ -157,12 +177,16 @@ const struct azure_size *azure_size_find(const struct azure_sizes *s, const char
 
 /* --- what fits --- */
 
-static bool gpu_matches(const char *wanted, const struct azure_size *s) {
+static bool model_matches(const char *wanted, const char *model, int gpu_gib) {
     struct gpu_name want, have;
     gpu_name_parse(wanted, &want);
-    gpu_name_parse(s->gpu_model, &have);
-    if (s->gpu_model[0] == '\0' || !gpu_name_same(&want, &have)) return false;
-    return want.memory_gb == 0 || (s->gpu_gib > want.memory_gb * 0.9 && s->gpu_gib < want.memory_gb * 1.1);
+    gpu_name_parse(model, &have);
+    if (model[0] == '\0' || !gpu_name_same(&want, &have)) return false;
+    return want.memory_gb == 0 || (gpu_gib > want.memory_gb * 0.9 && gpu_gib < want.memory_gb * 1.1);
+}
+
+static bool gpu_matches(const char *wanted, const struct azure_size *s) {
+    return model_matches(wanted, s->gpu_model, s->gpu_gib);
 }
 
 static int fail_region(struct gp_error *err) {
@@ -237,6 +261,19 @@ static int pick_gpus(const struct azure_sizes *all, const struct spec *spec, boo
         gp_fail(err, GP_EUSAGE, "azure %s has no size with %d x %s%s; it has them in: %s", all->region, spec->gpu.count,
                 spec->gpu.model, spot ? " on the spot market" : "", have);
     return fail_region(err);
+}
+
+void azure_sizes_guess(const struct spec *spec, const struct spec_offer *offer, struct strv *ret) {
+    if (offer->instance_type != NULL) {
+        strv_add(ret, offer->instance_type);
+    } else if (spec->gpu.model != NULL) {
+        for (const struct catalog_size *c = catalog_azure; c->name != NULL; c++) {
+            if (!c->vgpu && c->gpus == spec->gpu.count && model_matches(spec->gpu.model, c->gpu_model, c->gpu_gib))
+                strv_add(ret, c->name);
+        }
+    } else {
+        for (size_t i = 0; i < GP_ARRAY_LEN(small_sizes); i++) strv_add(ret, small_sizes[i]);
+    }
 }
 
 int azure_sizes_pick(const struct azure_sizes *all, const struct spec *spec, const struct spec_offer *offer,

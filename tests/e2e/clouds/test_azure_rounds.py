@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many round trips a launch at Azure waits for before its first machine is requested: those of its requests that
+do not overlap, at a stand-in with a latency. Nothing here depends on the time that passes, but on what is under way at
+once."""
+import azure_cloud as azure
+import azure_lab
+import pytest
+from azure_lab import Drive
+from mock import rounds  # noqa: UP026 (the file of tests/clouds)
+
+LATENCY = 0.4  # long beside what a busy machine needs to send requests side by side
+
+
+@pytest.fixture(name="far")
+def far_fixture():
+    with azure.Azure(latency=LATENCY) as cloud:
+        yield cloud
+
+
+def before_the_machines(cloud):
+    log = list(cloud.log)
+    first = next(i for i, r in enumerate(log) if r["method"] == "PUT" and "/virtualMachines/" in r["target"])
+    return log[:first]
+
+
+@pytest.mark.parametrize("more", [{}, {"disk": "100GiB"}, {"gpu": None}, {"offer": {"market": "spot"}},
+                                  {"offer": {"regions": ["eastus", "westeurope"]}}])
+def test_at_most_seven_round_trips_before_the_create_call(far, tmp_path, more):
+    """The token; sizes, quotas and prices; the claim: read, written, read back; the network: written, provisioned."""
+    assert Drive(azure_lab.environment(far, tmp_path), azure_lab.spec(tmp_path, **more), "create").rc == 0
+    log = before_the_machines(far)
+    assert rounds(log) <= 7, [(r["method"], r["target"]) for r in log]
+    far.latency = 0
+    assert Drive(azure_lab.environment(far, tmp_path), azure_lab.spec(tmp_path, **more), "destroy").rc == 0
+    azure_lab.clean(far)
+
+
+def test_regions_are_read_side_by_side(far, tmp_path):
+    text = azure_lab.spec(tmp_path, disk="100GiB", offer={"regions": ["eastus", "westeurope"]})
+    got = Drive(azure_lab.environment(far, tmp_path), text, "offers")
+    assert {o["region"] for o in got["offers"]} == {"eastus", "westeurope"}, got.text
+    lists = far.requests("skus|usages|/api/retail")
+    assert len(lists) == 8
+    assert max(r["at"] for r in lists) < min(r["end"] for r in lists)
+
+
+def test_a_quota_that_is_too_small_is_read_again(tmp_path):
+    """What was read with the sizes may be old: it lets a launch begin, and never refuses one alone."""
+    with azure.Azure() as cloud:
+        cloud.rule("GET .*/usages", "edit", change=lambda o: {"value": [dict(u, limit=1) for u in o["value"]]})
+        assert Drive(azure_lab.environment(cloud, tmp_path), azure_lab.spec(tmp_path), "create").rc == 0
+        assert len(cloud.requests("GET .*/usages")) == 2
+        assert Drive(azure_lab.environment(cloud, tmp_path), azure_lab.spec(tmp_path), "destroy").rc == 0
+        azure_lab.clean(cloud)
