@@ -118,6 +118,7 @@ bool azure_handle_read(const char *id, struct azure_handle *ret); /* false: it h
 #define AZURE_GUARD "networkSecurityGroups"
 #define AZURE_NET "virtualNetworks"
 #define AZURE_DISK "disks"
+#define AZURE_SET "availabilitySets"
 
 /* --- tags --- */
 json_t *azure_tags_json(const struct tags *tags); /* new reference */
@@ -141,9 +142,14 @@ void azure_group_resource(const struct azure_group *g, struct resource *ret);
 int azure_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err);
 
 /* --- network (network.c) --- */
-/* The security group and the network of a region in the stack's group; ret_*: their ids. */
+/* Ids of what a machine refers to; set NULL: it is in no availability set. Freed by the caller. */
+struct azure_places {
+    char *subnet, *guard, *set;
+};
+/* The security group and the network of a region in the stack's group, and the availability set of a size there if
+ * the machines are to be together. */
 int azure_network_ensure(struct azure *a, const struct stack *s, const struct spec *spec, const struct offer *o,
-                         char **ret_subnet, char **ret_guard, struct gp_error *err);
+                         bool together, struct azure_places *ret, struct gp_error *err);
 /* Writes the rules of the spec to the region's security group. */
 int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
                     struct gp_error *err);
@@ -217,10 +223,17 @@ void azure_prices_clear(struct azure_prices *p);
 #define AZURE_DISK_MAX_GIB 4095                        /* of a disk that a machine starts from */
 int azure_disk_gib(const struct spec *spec, int gpus); /* the disk of each node */
 
+/* --- InfiniBand (fabric.c) --- */
+/* *ret: the machines of the gang share InfiniBand. -GP_EUSAGE: the spec requires it, and this offer cannot have it. */
+int azure_fabric_choose(const struct spec *spec, const struct spec_offer *want, const struct azure_size *size,
+                        bool *ret, struct gp_error *err);
+char *azure_fabric_text(const struct spec *spec, const struct spec_offer *want, const struct azure_size *size);
+int azure_fabric_cards(const char *size, int gpus); /* InfiniBand devices of a size that has it: at least so many */
+
 /* --- images (images.c) --- */
 const char *azure_image_os(size_t i);
-/* "publisher:offer:sku:version" or an id, for this size. Caller frees. */
-int azure_image_find(const struct spec *spec, size_t index, const struct azure_size *size, char **ret,
+/* "publisher:offer:sku:version" or an id, for this size and its use. Caller frees. */
+int azure_image_find(const struct spec *spec, size_t index, const struct azure_size *size, bool infiniband, char **ret,
                      struct gp_error *err);
 json_t *azure_image_json(const char *image); /* the body's imageReference; new reference */
 

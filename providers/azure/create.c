@@ -17,14 +17,16 @@
 struct creating {
     struct azure *a;
     const struct stack *stack;
-    char *group, *subnet, *guard;
+    char *group;
+    struct azure_places at;
     bool resent; /* requests of unknown outcome are sent again */
 };
 
 static void creating_clear(struct creating *c) {
     free(c->group);
-    free(c->subnet);
-    free(c->guard);
+    free(c->at.subnet);
+    free(c->at.guard);
+    free(c->at.set);
 }
 
 static char *vm_name(const char *stack, int slot, int attempt) {
@@ -46,15 +48,15 @@ static char *vm_view_url(const struct azure *a, const char *group, const char *n
 /* --- the body --- */
 
 static json_t *network_json(const struct creating *c, const struct create_req *req, const char *name) {
-    json_t *ip = json_pack("{s:b,s:{s:s}}", "primary", 1, "subnet", "id", c->subnet);
+    json_t *ip = json_pack("{s:b,s:{s:s}}", "primary", 1, "subnet", "id", c->at.subnet);
     if (req->spec->access.public_ip)
         json_object_set_new(ip, "publicIPAddressConfiguration",
                             json_pack("{s:s,s:{s:s},s:{s:s,s:s}}", "name", name, "sku", "name", "Standard",
                                       "properties", "deleteOption", "Delete", "publicIPAllocationMethod", "Static"));
     return json_pack("{s:s,s:[{s:s,s:{s:b,s:s,s:{s:s},s:[{s:s,s:o}]}}]}", "networkApiVersion", "2020-11-01",
                      "networkInterfaceConfigurations", "name", name, "properties", "primary", 1, "deleteOption",
-                     "Delete", "networkSecurityGroup", "id", c->guard, "ipConfigurations", "name", "main", "properties",
-                     ip);
+                     "Delete", "networkSecurityGroup", "id", c->at.guard, "ipConfigurations", "name", "main",
+                     "properties", ip);
 }
 
 static json_t *os_json(const struct create_req *req, const char *name) {
@@ -102,6 +104,7 @@ static int on_body(void *ctx, const struct create_req *req, int slot, const char
         "storageProfile", "imageReference", azure_image_json(o->image), "osDisk", "createOption", "FromImage",
         "deleteOption", "Delete", "diskSizeGB", azure_disk_gib(req->spec, o->gpus), "managedDisk", "storageAccountType",
         "Premium_LRS", "osProfile", os_json(req, name), "networkProfile", network_json(c, req, name));
+    if (c->at.set != NULL) json_object_set_new(properties, "availabilitySet", json_pack("{s:s}", "id", c->at.set));
     add_spot(properties, req);
     GP_AUTO_JSON json_t *body =
         json_pack("{s:s,s:o,s:o}", "location", o->region, "tags", tags_json(req, slot), "properties", properties);
@@ -306,6 +309,16 @@ static int on_destroy(void *ctx, const struct resource_list *what, struct gp_err
     return azure_destroy(&c->a->base, what, err);
 }
 
+/* Whether the offer's machines share InfiniBand: what its plan said. */
+static int choose_fabric(struct azure *a, const struct create_req *req, bool *ret, struct gp_error *err) {
+    const struct offer *o = req->offer;
+    int r = azure_sizes_known(a, o->region) == NULL ? azure_sizes_load(a, o->region, err) : 0;
+    if (r != 0) return r;
+    const struct azure_size *size = azure_size_find(azure_sizes_known(a, o->region), o->instance_type);
+    if (size == NULL) return 0;
+    return azure_fabric_choose(req->spec, &req->spec->offers.items[o->spec_index], size, ret, err);
+}
+
 int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct azure *a = azure_of(p);
     int64_t age_s = req->replay != NULL ? clock_wall_s() - req->replay->created_s : 0;
@@ -313,10 +326,12 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
                          .stack = req->stack,
                          .group = azure_group_name(req->stack->owner, req->stack->name),
                          .resent = age_s < provider_azure.replay_max_s};
+    bool together = false;
     int r = 0;
-    if (req->replay == NULL) r = azure_quota_check(a, req->offer, req->slot_count, err);
+    if (req->replay == NULL) r = choose_fabric(a, req, &together, err);
+    if (r == 0 && req->replay == NULL) r = azure_quota_check(a, req->offer, req->slot_count, err);
     if (r == 0 && req->replay == NULL)
-        r = azure_network_ensure(a, req->stack, req->spec, req->offer, &c.subnet, &c.guard, err);
+        r = azure_network_ensure(a, req->stack, req->spec, req->offer, together, &c.at, err);
     a->slot_ops = (struct slot_ops){.provider = "azure",
                                     .settle_ms = provider_azure.settle_ms,
                                     .poll_ms = POLL_MS,

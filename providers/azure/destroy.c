@@ -107,7 +107,8 @@ static void destroy_machines(struct azure *a, const struct resource_list *what, 
 /* --- parts of a group --- */
 
 static const char *namespace_of(const char *type) {
-    return strcmp(type, AZURE_DISK) == 0 ? "Microsoft.Compute" : "Microsoft.Network";
+    bool compute = strcmp(type, AZURE_DISK) == 0 || strcmp(type, AZURE_SET) == 0;
+    return compute ? "Microsoft.Compute" : "Microsoft.Network";
 }
 
 /* The group's uid is that of its parts: those that Azure makes beside a machine have no tags. */
@@ -115,7 +116,9 @@ static void destroy_part(struct azure *a, const struct azure_handle *h, struct g
     GP_AUTO_REST struct rest_reply reply = {0};
     GP_AUTO_AZURE_GROUP struct azure_group g = {0};
     struct gp_error e = {0};
-    const char *version = strcmp(h->type, AZURE_DISK) == 0 ? "2020-12-01" : AZURE_NETWORK;
+    const char *version = strcmp(h->type, AZURE_DISK) == 0  ? "2020-12-01"
+                          : strcmp(h->type, AZURE_SET) == 0 ? AZURE_COMPUTE
+                                                            : AZURE_NETWORK;
     GP_AUTO_FREE char *url = azure_url(a, version, "/resourceGroups/%s/providers/%s/%s/%s", h->group,
                                        namespace_of(h->type), h->type, h->name);
     int r = azure_group_get(a, h->group, &g, &e);
@@ -130,6 +133,7 @@ static void destroy_part(struct azure *a, const struct azure_handle *h, struct g
 static const char *const our_types[] = {"Microsoft.Compute/virtualMachines",
                                         "Microsoft.Compute/virtualMachines/extensions",
                                         "Microsoft.Compute/disks",
+                                        "Microsoft.Compute/availabilitySets",
                                         "Microsoft.Network/networkInterfaces",
                                         "Microsoft.Network/publicIPAddresses",
                                         "Microsoft.Network/networkSecurityGroups",
@@ -230,7 +234,8 @@ int azure_destroy(struct provider *p, const struct resource_list *what, struct g
             bool whole = h.name[0] == '\0';
             if (whole && last == 1) destroy_group(a, what, r, &h, &first);
             if (whole || last == 1 || with_group(what, &h)) continue;
-            if (r->kind == RES_GROUP || r->state == RES_STOPPED) destroy_part(a, &h, &first);
+            bool part = r->kind == RES_GROUP || r->kind == RES_PLACEMENT || r->state == RES_STOPPED;
+            if (part) destroy_part(a, &h, &first);
         }
     }
     if (first.code == GP_OK) return 0;

@@ -105,6 +105,7 @@ const struct cloud_error azure_errors[] = {
     {"ScopeLocked", GP_EAUTH, GP_SCOPE_NONE, CLOUD_NO, "a lock keeps it: remove the lock in the portal"},
     {"InvalidResourceGroupLocation", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"OperationNotAllowed|being deleted", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
+    {"OperationNotAllowed|does not contain any VM", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"NicInUse", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"InUseNetworkSecurityGroupCannotBeDeleted", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"InUseSubnetCannotBeDeleted", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},

@@ -50,7 +50,7 @@ static bool is_image_id(const char *id) {
     return ok;
 }
 
-int azure_image_find(const struct spec *spec, size_t index, const struct azure_size *size, char **ret,
+int azure_image_find(const struct spec *spec, size_t index, const struct azure_size *size, bool infiniband, char **ret,
                      struct gp_error *err) {
     const struct spec_image *want = spec_effective(spec, index).image;
     if (want->baked != NULL && strcmp(want->baked, BAKED_REQUIRE) == 0) {
@@ -74,7 +74,7 @@ int azure_image_find(const struct spec *spec, size_t index, const struct azure_s
     }
     bool arm = strcmp(size->arch, "arm64") == 0;
     const char *os = want->os != NULL ? want->os : "ubuntu-24.04";
-    if (want->os == NULL && size->gpus > 0 && !arm) {
+    if (want->os == NULL && (size->gpus > 0 || infiniband) && !arm) {
         *ret = xstrdup(with_driver);
         return 0;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lists the resources of stacks: groups by name or tag, and in each group its machines with their power states and
- * addresses, disks, security groups and networks. Does not read the journal. One thread. */
+ * addresses, disks, availability sets, security groups and networks. Does not read the journal. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/azure/azure_int.h"
@@ -72,6 +72,8 @@ int azure_vm_read(const struct azure *a, const json_t *item, struct resource *re
     resource_set(&ret->instance_type, form_word(size) ? size : "");
     const struct catalog_size *known = catalog_azure_size(ret->instance_type);
     ret->gpus = known != NULL ? known->gpus : -1;
+    bool together = json_str(item, "properties.availabilitySet.id", "")[0] != '\0';
+    ret->rdma = together ? azure_fabric_cards(ret->instance_type, ret->gpus) : -1;
     resource_set(&ret->user, "gpuprov");
     resource_set(&ret->account, a->subscription);
     ret->state = vm_state(json_str(item, "properties.provisioningState", ""));
@@ -238,6 +240,12 @@ static int on_net(void *ctx, const json_t *item, struct gp_error *err) {
     return 0;
 }
 
+static int on_set(void *ctx, const json_t *item, struct gp_error *err) {
+    (void)err;
+    add_part(ctx, item, RES_PLACEMENT, AZURE_SET);
+    return 0;
+}
+
 static int list_group(struct azure *a, const struct azure_group *g, bool nodes_only, struct resource_list *ret,
                       struct gp_error *err) {
     struct reading r = {.a = a, .out = ret, .group = g};
@@ -248,6 +256,7 @@ static int list_group(struct azure *a, const struct azure_group *g, bool nodes_o
     int rc = azure_list_vms(a, g->name, ret, err);
     if (nodes_only) return rc;
     if (rc == 0) rc = pages_of(a, "2020-12-01", g->name, "Microsoft.Compute/" AZURE_DISK, on_disk, &r, err);
+    if (rc == 0) rc = pages_of(a, AZURE_COMPUTE, g->name, "Microsoft.Compute/" AZURE_SET, on_set, &r, err);
     if (rc == 0) rc = pages_of(a, AZURE_NETWORK, g->name, "Microsoft.Network/" AZURE_GUARD, on_guard, &r, err);
     if (rc == 0) rc = pages_of(a, AZURE_NETWORK, g->name, "Microsoft.Network/" AZURE_NET, on_net, &r, err);
     return rc;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The network pieces of a stack in a region: a security group with exactly the rules of the spec, and a network of its
- * own where the offer names no subnet. Both are in the stack's resource group and go with it. A PUT by name is
- * idempotent, and both are sent side by side. One thread. */
+/* What the machines of a stack refer to in a region: a security group with exactly the rules of the spec, a network of
+ * the stack's own where the offer names no subnet, and the availability set of a gang with InfiniBand. All are in the
+ * stack's resource group and go with it. A PUT by name is idempotent, and they are sent side by side. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/azure/azure_int.h"
@@ -15,7 +15,7 @@
 #define SUBNET "nodes"
 #define READY_MS (3 * 60 * 1000)
 #define READ_MS 1000
-#define PIECES 2 /* the security group and the network of a region */
+#define PIECES 3 /* the security group, the network and the availability set of a region */
 
 /* --- access --- */
 
@@ -46,12 +46,14 @@ static json_t *tags_of(const struct stack *s) {
 }
 
 static char *piece_url(const struct azure *a, const char *group, const char *type, const char *name) {
-    return azure_url(a, AZURE_NETWORK, "/resourceGroups/%s/providers/Microsoft.Network/%s/%s", group, type, name);
+    bool set = strcmp(type, AZURE_SET) == 0;
+    return azure_url(a, set ? AZURE_COMPUTE : AZURE_NETWORK, "/resourceGroups/%s/providers/%s/%s/%s", group,
+                     set ? "Microsoft.Compute" : "Microsoft.Network", type, name);
 }
 
 static void piece_resource(const struct stack *s, const char *region, const char *group, const char *type,
                            const char *name, struct resource *ret) {
-    resource_init(ret, RES_GROUP, "azure");
+    resource_init(ret, strcmp(type, AZURE_SET) == 0 ? RES_PLACEMENT : RES_GROUP, "azure");
     resource_set(&ret->region, region);
     resource_set(&ret->owner, s->owner);
     resource_set(&ret->stack, s->name);
@@ -64,13 +66,14 @@ static void piece_resource(const struct stack *s, const char *region, const char
     ret->price_usd_per_h = 0;
 }
 
-/* A security group or a network on its way. */
+/* A security group, a network or an availability set on its way. */
 struct piece {
     json_t *body;
     char *token, *what, *url, *text;
     struct intent in;
     struct resource one;
     struct rest_result res;
+    bool at_once; /* its reply is the end: it has no provisioning state */
 };
 
 static void piece_clear(struct piece *p) {
@@ -85,15 +88,15 @@ static void piece_clear(struct piece *p) {
 }
 
 /* Takes over body. */
-static void piece_init(struct azure *a, const struct stack *s, const char *region, const char *type, json_t *body,
-                       struct piece *ret) {
+static void piece_init(struct azure *a, const struct stack *s, const char *region, const char *type, const char *name,
+                       json_t *body, struct piece *ret) {
     GP_AUTO_FREE char *group = azure_group_name(s->owner, s->name);
-    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", region);
-    *ret = (struct piece){.body = body, .token = xasprintf("%s/%s", type, name)};
+    *ret =
+        (struct piece){.body = body, .token = xasprintf("%s/%s", type, name), .at_once = strcmp(type, AZURE_SET) == 0};
     ret->url = piece_url(a, group, type, name);
     ret->what = azure_what("PUT", ret->url);
     ret->text = json_text_exact(body, 0);
-    cloud_intent_thing(s, "azure", region, RES_GROUP, ret->token, ret->text, &ret->in);
+    cloud_intent_thing(s, "azure", region, ret->at_once ? RES_PLACEMENT : RES_GROUP, ret->token, ret->text, &ret->in);
     piece_resource(s, region, group, type, name, &ret->one);
 }
 
@@ -122,7 +125,7 @@ static void wait_ready(struct azure *a, struct piece *pieces, size_t n) {
         for (size_t i = 0; i < n; i++) {
             struct rest_result *res = &pieces[i].res;
             const char *state = json_str(res->reply.json, "properties.provisioningState", "");
-            if (res->rc != 0 || strcasecmp(state, "Succeeded") == 0) continue;
+            if (res->rc != 0 || pieces[i].at_once || strcasecmp(state, "Succeeded") == 0) continue;
             if (strcasecmp(state, "Failed") == 0 || clock_left_ms(until) == 0) {
                 res->rc = gp_fail(&res->err, GP_EPROTO,
                                   "%s: it is '%.40s' and was not provisioned: run the same command again",
@@ -179,22 +182,32 @@ static int guard_init(struct azure *a, const struct stack *s, const struct spec 
     GP_AUTO_STRV struct strv from = {0};
     struct ssh_from networks = {a->http, spec, "azure", region, NULL, &a->cache->public_cidr};
     int r = ssh_from_read(&networks, &from, err);
+    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", region);
     if (r != 0) return r;
     json_t *rules = json_array();
     add_rule(rules, &from, false);
     add_rule(rules, &from, true);
     piece_init(
-        a, s, region, AZURE_GUARD,
+        a, s, region, AZURE_GUARD, name,
         json_pack("{s:s,s:o,s:{s:o}}", "location", region, "tags", tags_of(s), "properties", "securityRules", rules),
         ret);
     return 0;
 }
 
 static void net_init(struct azure *a, const struct stack *s, const char *region, struct piece *ret) {
-    piece_init(a, s, region, AZURE_NET,
+    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", region);
+    piece_init(a, s, region, AZURE_NET, name,
                json_pack("{s:s,s:o,s:{s:{s:[s]},s:[{s:s,s:{s:s}}]}}", "location", region, "tags", tags_of(s),
                          "properties", "addressSpace", "addressPrefixes", NET_CIDR, "subnets", "name", SUBNET,
                          "properties", "addressPrefix", NET_CIDR),
+               ret);
+}
+
+/* One fault domain: its machines are behind the same switches. */
+static void set_init(struct azure *a, const struct stack *s, const char *region, const char *name, struct piece *ret) {
+    piece_init(a, s, region, AZURE_SET, name,
+               json_pack("{s:s,s:o,s:{s:s},s:{s:i,s:i}}", "location", region, "tags", tags_of(s), "sku", "name",
+                         "Aligned", "properties", "platformFaultDomainCount", 1, "platformUpdateDomainCount", 1),
                ret);
 }
 
@@ -206,22 +219,26 @@ int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *s
 }
 
 int azure_network_ensure(struct azure *a, const struct stack *s, const struct spec *spec, const struct offer *o,
-                         char **ret_subnet, char **ret_guard, struct gp_error *err) {
+                         bool together, struct azure_places *ret, struct gp_error *err) {
     GP_AUTO_FREE char *group = azure_group_name(s->owner, s->name);
+    GP_AUTO_FREE char *set = together ? xasprintf("gpuprov-%s-%s", o->region, o->instance_type) : NULL;
     bool named = o->subnet != NULL && o->subnet[0] != '\0';
-    GP_AUTO_FREE char *key = xasprintf("%s/%s/%s", o->region, s->uid, named ? "guard" : "net");
+    GP_AUTO_FREE char *key =
+        xasprintf("%s/%s/%s/%s", o->region, s->uid, named ? "guard" : "net", set != NULL ? set : "");
     if (!strv_has(&a->cache->networks_ready, key)) {
         struct piece pieces[PIECES];
+        size_t n = 1;
         int r = guard_init(a, s, spec, o->region, &pieces[0], err);
-        if (r == 0 && !named) net_init(a, s, o->region, &pieces[1]);
-        if (r == 0) r = put_pieces(a, pieces, named ? 1 : 2, err);
+        if (r == 0 && !named) net_init(a, s, o->region, &pieces[n++]);
+        if (r == 0 && set != NULL) set_init(a, s, o->region, set, &pieces[n++]);
+        if (r == 0) r = put_pieces(a, pieces, n, err);
         if (r != 0) return r;
         strv_add(&a->cache->networks_ready, key);
     }
-    GP_AUTO_FREE char *base =
-        xasprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Network", a->subscription, group);
-    *ret_guard = xasprintf("%s/" AZURE_GUARD "/gpuprov-%s", base, o->region);
-    *ret_subnet =
-        named ? xstrdup(o->subnet) : xasprintf("%s/" AZURE_NET "/gpuprov-%s/subnets/" SUBNET, base, o->region);
+    GP_AUTO_FREE char *base = xasprintf("/subscriptions/%s/resourceGroups/%s/providers", a->subscription, group);
+    ret->guard = xasprintf("%s/Microsoft.Network/" AZURE_GUARD "/gpuprov-%s", base, o->region);
+    ret->subnet = named ? xstrdup(o->subnet)
+                        : xasprintf("%s/Microsoft.Network/" AZURE_NET "/gpuprov-%s/subnets/" SUBNET, base, o->region);
+    if (set != NULL) ret->set = xasprintf("%s/Microsoft.Compute/" AZURE_SET "/%s", base, set);
     return 0;
 }

@@ -48,6 +48,7 @@ static void add_offer(struct search *s, const struct azure_size *t, const char *
                       .memory_gib = t->memory_gib,
                       .disk_gib = azure_disk_gib(s->spec, t->gpus),
                       .disk_usd_per_h = GP_MAX(s->prices.disk_usd_per_h, 0.0),
+                      .fabric = azure_fabric_text(s->spec, s->want, t),
                       .price_usd_per_h = price,
                       .price_source = price_source(s, listed, price)};
     vec_push(&s->out->list, o);
@@ -59,11 +60,13 @@ static int offers_of_size(struct search *s, const struct azure_size *t, struct g
     double listed = azure_price_of(&s->prices, t->name), disk = s->prices.disk_usd_per_h;
     double price = listed >= 0 || spot ? listed : catalog_azure_price(t->name, s->region);
     price = price < 0 || disk < 0 ? -1 : price + disk;
-    int r = azure_image_find(s->spec, s->index, t, &image, err);
+    bool together = false;
+    int r = azure_fabric_choose(s->spec, s->want, t, &together, err);
+    if (r == 0) r = azure_image_find(s->spec, s->index, t, together, &image, err);
     if (r != 0) return r;
-    /* A region or a size without zones is one place. */
-    if (t->zones.n == 0 && s->want->zones.n == 0) add_offer(s, t, "", image, price, listed >= 0);
-    for (size_t i = 0; i < t->zones.n; i++)
+    /* A region, a size without zones, and an availability set are one place. */
+    if (together || (t->zones.n == 0 && s->want->zones.n == 0)) add_offer(s, t, "", image, price, listed >= 0);
+    for (size_t i = 0; !together && i < t->zones.n; i++)
         if (s->want->zones.n == 0 || strv_has(&s->want->zones, t->zones.v[i]))
             add_offer(s, t, t->zones.v[i], image, price, listed >= 0);
     return 0;
@@ -79,7 +82,13 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     }
     int r = azure_sizes_pick(all, s->spec, s->want, &picks, err);
     picks.list.len = GP_MIN(picks.list.len, (size_t)SIZES_MAX);
-    for (size_t i = 0; r == 0 && i < picks.list.len; i++) r = offers_of_size(s, picks.list.items[i], err);
+    for (size_t i = 0; r == 0 && i < picks.list.len; i++) {
+        struct gp_error unfit = {0};
+        int one = offers_of_size(s, picks.list.items[i], &unfit);
+        if (one == 0 || i + 1 < picks.list.len || s->out->list.len > before) continue;
+        r = one; /* none of the sizes fits: the reason of the last one */
+        if (err != NULL) *err = unfit;
+    }
     if (r == 0 && s->out->list.len == before) {
         r = gp_fail(err, GP_EUSAGE, "azure %s: %s is not sold in the requested zones", s->region,
                     picks.list.items[0]->name);

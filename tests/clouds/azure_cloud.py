@@ -34,6 +34,7 @@ SIZES = [("Standard_NC4as_T4_v3", "Standard NCASv3_T4 Family", 4, 28, 1, True, [
 PRICES = {"Standard_NC4as_T4_v3": (0.53, 0.21), "Standard_B2s": (0.0416, None), "Standard_NC64as_T4_v3": (4.4, 1.7)}
 DISK_PRICES = {"P4 LRS": 5.28, "P10 LRS": 19.71, "P20 LRS": 73.22, "P50 LRS": 495.57}  # USD a month, eastus
 IMAGE_GIB = 30  # of every image: what its disk needs at least
+INFINIBAND = {"Standard_ND96isr_H100_v5"}
 REGIONS = ["eastus", "westeurope"]
 
 
@@ -257,7 +258,8 @@ class Azure(Mock):
         region = re.fullmatch(r"location eq '([a-z0-9]+)'", op.query["$filter"])[1]
         items = []
         for name, family, cpus, gib, gpus, spot, zones in SIZES:
-            values = {"vCPUs": cpus, "MemoryGB": gib, "LowPriorityCapable": spot, "CpuArchitectureType": "x64"}
+            values = {"vCPUs": cpus, "MemoryGB": gib, "LowPriorityCapable": spot, "CpuArchitectureType": "x64",
+                      "RdmaEnabled": name in INFINIBAND}
             if gpus:
                 values["GPUs"] = gpus
             closed = [{"type": "Location", "values": [region], "reasonCode": "NotAvailableForSubscription",
@@ -407,6 +409,51 @@ class Azure(Mock):
         self.things.pop((self.group(op), "Microsoft.Compute/disks", op.path["diskName"].lower()), None)
         return 202, {}, None
 
+    # --- availability sets ---
+
+    def AvailabilitySets_CreateOrUpdate(self, op, headers):
+        properties = op.body.get("properties", {})
+        if op.body.get("sku", {}).get("name") != "Aligned":
+            raise error(400, "OperationNotAllowed", "Managed disks need an aligned availability set.")
+        if not 1 <= properties.get("platformFaultDomainCount", 2) <= 3:
+            raise error(400, "InvalidParameter", "The specified fault domain count must fall in the range 1 to 3.")
+        thing = self.put_thing(self.group(op), "Microsoft.Compute/availabilitySets", op.path["availabilitySetName"],
+                               copy.deepcopy(op.body))
+        return 200, {}, self.shown(thing)
+
+    def members(self, thing):
+        return [v for v in self.vms() if v["properties"].get("availabilitySet", {}).get("id", "").lower() == thing["id"].lower()]
+
+    def AvailabilitySets_List(self, op, headers):
+        return self.paged(self.of_group(self.group(op), "Microsoft.Compute/availabilitySets"))
+
+    def AvailabilitySets_Delete(self, op, headers):
+        key = (self.group(op), "Microsoft.Compute/availabilitySets", op.path["availabilitySetName"].lower())
+        if key not in self.things:
+            return 204, {}, None
+        if self.members(self.things[key]):
+            raise error(409, "OperationNotAllowed", "Availability Set '%s' cannot be deleted. Before deleting an Availability "
+                        "Set please ensure that it does not contain any VM." % key[2])
+        del self.things[key]
+        return 200, {}, None
+
+    def check_set(self, op, group):
+        """A set has no zones and no spot machines, and one size: its machines are on the same hardware."""
+        named = op.body["properties"].get("availabilitySet", {}).get("id")
+        if named is None:
+            return
+        thing = self.things.get((group, "Microsoft.Compute/availabilitySets", named.split("/")[-1].lower()))
+        if thing is None or thing["id"].lower() != named.lower():
+            raise error(404, "InvalidResourceReference", "Resource %s referenced was not found." % named)
+        if op.body.get("zones"):
+            raise error(400, "BadRequest", "Virtual Machine cannot be created because both Availability Zone and "
+                        "Availability Set were specified.")
+        if op.body["properties"].get("priority") == "Spot":
+            raise error(409, "OperationNotAllowed", "A spot virtual machine cannot be in an availability set.")
+        size = op.body["properties"]["hardwareProfile"]["vmSize"]
+        if any(v["properties"]["hardwareProfile"]["vmSize"] != size for v in self.members(thing)):
+            raise error(409, "AllocationFailed", "The size is not available in the cluster of the availability set.")
+
     # --- machines ---
 
     def vm(self, op):
@@ -447,6 +494,7 @@ class Azure(Mock):
         if size in self.refuse_size:
             status, code, message = self.refuse_size[size]
             raise error(status, code, message)
+        self.check_set(op, group)
         ip = self.network_of(op, group)
         properties = copy.deepcopy(op.body["properties"])
         base64.b64decode(properties["osProfile"].pop("customData", ""), validate=True)

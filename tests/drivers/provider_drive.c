@@ -42,12 +42,12 @@ static void put_resources(struct drive *d, const struct resource_list *l) {
     json_t *all = json_array();
     for (size_t i = 0; i < l->list.len; i++) {
         const struct resource *r = &l->list.items[i];
-        json_array_append_new(all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:b,s:b,s:s,s:f,s:s,s:s,s:I}", "kind",
-                                             resource_kind_name(r->kind), "id", r->id, "region", r->region, "zone",
-                                             r->zone, "state", resource_state_name(r->state), "slot", r->slot,
-                                             "attempt", r->attempt, "claim", r->claim, "billed", r->billed, "uid",
-                                             r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
-                                             "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s));
+        json_array_append_new(
+            all, json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:b,s:b,s:s,s:f,s:s,s:s,s:I,s:i}", "kind",
+                           resource_kind_name(r->kind), "id", r->id, "region", r->region, "zone", r->zone, "state",
+                           resource_state_name(r->state), "slot", r->slot, "attempt", r->attempt, "claim", r->claim,
+                           "billed", r->billed, "uid", r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
+                           "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s, "rdma", r->rdma));
         json_object_set_new(json_array_get(all, i), "reason", json_string(r->state_reason));
     }
     json_object_set_new(d->out, "resources", all);
