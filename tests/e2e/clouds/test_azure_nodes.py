@@ -111,18 +111,22 @@ def test_gc_on_another_machine(cloud, run, tmp_path):
     azure_lab.clean(cloud)
 
 
-def killed_at(rng, n):
-    """Moments of a launch: after so many requests, most of them around the calls that create."""
-    spread = [("", rng.randint(1, 25)) for _ in range(n // 2)]
-    return spread + [("PUT .*/virtualMachines/", rng.randint(1, 2)) for _ in range(n - len(spread))]
+KILLS, PARTS = 20, 4
 
 
-@pytest.mark.matrix(keep=1)
-@pytest.mark.parametrize("journal", ["kept", "lost"])
-def test_killed_while_launching_down_leaves_nothing(cloud, run, tmp_path, journal):
-    """kill -9 of `up` at six random moments, with the journal and without: the next `down` leaves zero."""
+def killed_at(n):
+    """Moments of a launch: after so many requests. Half of them are around the calls that create."""
     rng = random.Random(20261123)
-    for i, (pattern, count) in enumerate(killed_at(rng, 6)):
+    create = "PUT .*/(virtualMachines|virtualNetworks|networkSecurityGroups|resourcegroups)/"
+    return [(create, rng.randint(1, 5)) if i % 2 else ("", rng.randint(1, 40)) for i in range(n)]
+
+
+@pytest.mark.matrix(keep=2)
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_while_launching_down_leaves_nothing(cloud, run, tmp_path, part, journal):
+    """kill -9 of `up` at twenty random moments, with the journal and without: the next `down` leaves zero."""
+    for i, (pattern, count) in enumerate(killed_at(KILLS)[part::PARTS]):
         path = azure_lab.spec(tmp_path, "kill%d" % i, **SPEC)
         before = len(cloud.requests(pattern))
         p = run.popen("up", path, "--quiet")
