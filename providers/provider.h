@@ -128,6 +128,7 @@ struct provider_ops {
                                 first-contact host key */
     bool lent;               /* its machines exist without gpuprov: destroy releases them, gc destroys none */
     bool key_rotation;       /* the host key came with user-data and must be replaced */
+    bool late_host_key;      /* sshd runs before the startup script has replaced the host keys of the image */
     bool billed;             /* nodes cost money */
     int64_t boot_timeout_ms; /* from create to a login */
     int64_t settle_ms;       /* longest lag of a tag list behind a create */

@@ -28,6 +28,7 @@ const char *ssh_reason(const struct gp_error *why) {
                                            {"BANNER", "no SSH banner"},
                                            {"HANDSHAKE", "the SSH handshake was cut"},
                                            {"LOGIN", "authentication refused"},
+                                           {"HOST_KEY", "the host key is not the expected one yet"},
                                            {"LOGIN_LOST", "the login was cut"},
                                            {"LOGIN_TIMEOUT", "the login was not answered"},
                                            {"TARGET", "the bastion cannot connect to the node"},
@@ -44,6 +45,11 @@ static bool login_may_come(const struct gp_error *why, const struct ssh_open_opt
     if (why->code != GP_EAUTH || strcmp(why->detail, "LOGIN") != 0) return false;
     if (*refused_since_ms == 0) *refused_since_ms = clock_ms();
     return clock_ms() - *refused_since_ms < opts->login_grace_ms;
+}
+
+/* The startup script of the node may not have replaced its host keys yet. */
+static bool key_may_come(const struct gp_error *why, const struct ssh_open_opts *opts) {
+    return opts->late_host_key && why->code == GP_EAUTH && strcmp(why->detail, "HOST_KEY") == 0;
 }
 
 static int give_up(const struct ssh_target *t, const char *where, const struct gp_error *why, int64_t started_ms,
@@ -81,7 +87,7 @@ int ssh_open(const struct ssh_target *t, const struct ssh_open_opts *opts, struc
             return give_up(t, where, &why, started, attempts, false, err);
         }
         log_trace(LOG_SSH, "%s: attempt %d: %s", t->label ? t->label : where, attempts, why.msg);
-        bool again = why.retryable || login_may_come(&why, opts, &refused_since);
+        bool again = why.retryable || login_may_come(&why, opts, &refused_since) || key_may_come(&why, opts);
         if (!again) return give_up(t, where, &why, started, attempts, false, err);
         if (attempts > 1 && clock_left_ms(opts->deadline_ms) == 0 && clock_ms() - began < CUT_MS)
             return give_up(t, where, &before, started, attempts - 1, true, err);

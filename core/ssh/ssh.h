@@ -40,11 +40,13 @@ void ssh_global_exit(void);
 
 /* Connects, checks the host key, logs in. Refused, unreachable, hanging, no banner: retried with
  * jitter until the deadline, then -GP_EREACH naming the last cause. A wrong host key (detail
- * "HOST_KEY"), a key that cannot be read or used (detail "KEY"): at once, -GP_EAUTH.
+ * "HOST_KEY", see late_host_key), a key that cannot be read or used (detail "KEY"): at once, -GP_EAUTH.
  * Login refused (detail "LOGIN"): at once, -GP_EAUTH, unless login_grace_ms > 0: retried that long. */
 struct ssh_open_opts {
     int64_t deadline_ms;    /* monotonic */
     int64_t login_grace_ms; /* how long "permission denied" may mean "user not made yet" */
+    bool late_host_key;     /* another host key may mean "not replaced yet": retried until the deadline. Nothing is
+                               sent to a server with another key */
     const struct gp_cancel *cancel;
     void (*waiting)(void *ctx, const char *why); /* called at each retry with ssh_reason; may be NULL */
     void *ctx;

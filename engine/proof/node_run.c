@@ -5,6 +5,7 @@
 
 #include "engine/proof/node_run.h"
 
+#include "base/form.h"
 #include "engine/proof/console.h"
 #include "engine/proof/node_target.h"
 #include "engine/proof/run_cache.h"
@@ -57,10 +58,33 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
     n->link.reach_timeout_ms = console_access_ms(run, &n->res);
     struct ssh_open_opts opts = {.deadline_ms = deadline,
                                  .login_grace_ms = login_grace_ms,
+                                 .late_host_key = ops->late_host_key && node_target_has_first_key(n),
                                  .cancel = &n->cancel,
                                  .waiting = say_waiting,
                                  .ctx = n};
     return ssh_open(&n->link.target, &opts, &n->link.session, err);
+}
+
+/* A cloud without private addresses in its API: the node knows its own. The first one counts, because interfaces that
+ * software makes come after those of the machine. A node that is alone needs none. */
+static int find_private_address(struct run_node *n, struct gp_error *err) {
+    GP_AUTO_STR struct str out = {0};
+    if (n->res.private_ip[0] != '\0' || n->res.kind != RES_INSTANCE || ops_of(n)->node_shape != NODE_VM) return 0;
+    if (n->run->spec == NULL || n->run->spec->nodes < 2) {
+        resource_set(&n->res.private_ip, "127.0.0.1");
+        return 0;
+    }
+    struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(LOOK_MS), .cancel = &n->cancel};
+    int r = ssh_run(n->link.session, "reading the private address", "ip -o -4 addr show up scope global || true", &opts,
+                    &out, err);
+    const char *p = r == 0 && out.s != NULL ? strstr(out.s, " inet ") : NULL;
+    for (; p != NULL; p = strstr(p + 1, " inet ")) {
+        GP_AUTO_FREE char *address = xstrndup(p + 6, strcspn(p + 6, "/ \n"));
+        if (!form_address(address) || str_eq(address, n->res.public_ip)) continue;
+        resource_set(&n->res.private_ip, address);
+        break;
+    }
+    return r;
 }
 
 static int reach(struct run_node *n, struct gp_error *err) {
@@ -72,6 +96,7 @@ static int reach(struct run_node *n, struct gp_error *err) {
     int64_t began = clock_ms();
     r = connect_to(n, limit_ms, ops->user_data ? LOGIN_GRACE_MS : 0, err);
     n->unreached = r == -GP_EREACH || r == -GP_EAUTH;
+    if (r == 0) r = find_private_address(n, err);
     if (r == -GP_EREACH && (err->retryable || clock_ms() - began >= limit_ms)) { /* the time was too short for it */
         char limit[32];
         duration_format(limit, sizeof limit, limit_ms);

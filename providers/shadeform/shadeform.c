@@ -183,6 +183,7 @@ const struct provider_ops provider_shadeform = {
     .unique_claim = true,
     .user_data = true,
     .key_rotation = true,
+    .late_host_key = true,
     .billed = true,
     .boot_timeout_ms = 30 * 60 * 1000,
     .settle_ms = 10 * 1000,

@@ -6,12 +6,16 @@ from alibaba import REGION, Alibaba
 from azure_cloud import Azure
 from google_cloud import Google
 from lambda_cloud import KEY, LambdaCloud
-from mock_lab import addresses
+from mock_lab import ADDRESS, addresses
+from shadeform_cloud import KEY as SHADEFORM_KEY
+from shadeform_cloud import ShadeformCloud
+
+SSH_FROM = "{ssh_from: [%s/32]}" % ADDRESS
 
 
 class HostedLambda(LambdaCloud):
     provider, offer = "lambda", "{provider: lambda, regions: [us-east-1]}"
-    limits = "unattended: accept"  # no deadline of its own
+    limits, access = "unattended: accept", SSH_FROM  # no deadline of its own
 
     def env(self, home):
         return {"GPUPROV_LAMBDA_ENDPOINT": self.url, "GPUPROV_LAMBDA_PACE_MS": "0", "LAMBDA_API_KEY": KEY,
@@ -38,7 +42,7 @@ class HostedLambda(LambdaCloud):
 
 
 class HostedGoogle(Google):
-    provider, offer, limits = "google", "{provider: google, regions: [us-central1]}", ""
+    provider, offer, limits, access = "google", "{provider: google, regions: [us-central1]}", "", SSH_FROM
 
     def env(self, home):
         return {k: v for k, v in self.environment(home).items() if v is not None}
@@ -76,7 +80,7 @@ class HostedGoogle(Google):
 
 
 class HostedAlibaba(Alibaba):
-    provider, offer, limits = "alibaba", "{provider: alibaba, regions: [%s]}" % REGION, ""
+    provider, offer, limits, access = "alibaba", "{provider: alibaba, regions: [%s]}" % REGION, "", SSH_FROM
 
     def env(self, home):
         return dict(self.environment(), HOME=str(home))
@@ -107,6 +111,7 @@ class HostedAlibaba(Alibaba):
 
 class HostedAzure(Azure):
     provider, offer, limits = "azure", "{provider: azure, regions: [eastus]}", "unattended: accept"
+    access = SSH_FROM
 
     def __init__(self, **how):
         super().__init__(**how)
@@ -147,4 +152,42 @@ class HostedAzure(Azure):
         return self.faults == [] or self.faults
 
 
-CLOUDS = [HostedAlibaba, HostedGoogle, HostedAzure, HostedLambda]
+class HostedShadeform(ShadeformCloud):
+    """cloud-init runs the startup script of a launch as root: it is user-data that begins with "#!"."""
+
+    provider, limits, access = "shadeform", "", "{}"  # no firewall in its API, and no private addresses
+    offer = "{provider: shadeform, regions: [hyperstack.canada-1], instance_type: A6000}"
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.at, self.off = {}, set()
+
+    def env(self, home):
+        return {"GPUPROV_SHADEFORM_ENDPOINT": self.url, "GPUPROV_SHADEFORM_PACE_MS": "0",
+                "SHADEFORM_API_KEY": SHADEFORM_KEY, "HOME": str(home)}
+
+    def create(self, op):
+        made = super().create(op)
+        self.at[made["id"]] = addresses(len(self.at))
+        return made
+
+    def step(self, i):
+        super().step(i)
+        if i["status"] == "active":
+            i["ip"] = self.at[i["id"]][1]
+
+    def machines(self):
+        with self.lock:
+            return [dict(zip(("private", "public"), self.at[i["id"]]), id=i["id"], name=i["name"])
+                    for i in self.instances.values() if i["status"] in ("pending", "active") and i["id"] not in self.off]
+
+    def user_data(self, iid):
+        script = self.instances[iid]["launch_configuration"]["script_configuration"]["base64_script"]
+        return base64.b64decode(script)
+
+    def powered_off(self, iid):
+        self.off.add(iid)  # it is billed until it is deleted
+        return "stopped"
+
+
+CLOUDS = [HostedAlibaba, HostedGoogle, HostedAzure, HostedLambda, HostedShadeform]

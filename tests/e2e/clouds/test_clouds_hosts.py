@@ -7,7 +7,7 @@ import pytest
 from ec2_lab import InLab
 from hosted import CLOUDS
 from lab import why_not
-from mock_lab import ADDRESS, MockLab
+from mock_lab import MockLab
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.skipif(bool(why_not()), reason=str(why_not()))]
@@ -17,7 +17,7 @@ name: llm
 nodes: 2
 offers: [{offer}]
 limits: {{ttl: 1h{limits}}}
-access: {{ssh_from: [{address}/32]}}
+access: {access}
 bootstrap:
   steps:
     - {{name: hello, run: "echo hello > ~/hello", check: "test -s ~/hello"}}
@@ -36,7 +36,7 @@ class World:
         self.lab.__enter__()
         self.cloud = self.lab.cloud
         self.spec = self.tmp / "llm.yaml"
-        self.spec.write_text(SPEC.format(offer=self.make.offer, address=ADDRESS,
+        self.spec.write_text(SPEC.format(offer=self.make.offer, access=self.make.access,
                                          limits=", " + self.make.limits if self.make.limits else ""))
         return self
 

@@ -45,7 +45,8 @@ static void facts_fit_together(void **state) {
         HAS(p, p->lent == (p->ends == ENDS_NEVER)); /* only machines that are not ours are never ended */
         HAS(p, p->ends != ENDS_GUEST || p->guest_end == GUEST_POWEROFF);
         HAS(p, !p->user_data || p->user_data_max > 0);
-        HAS(p, !p->key_rotation || p->user_data); /* the first host key came with user-data */
+        HAS(p, !p->key_rotation || p->user_data);     /* the first host key came with user-data */
+        HAS(p, !p->late_host_key || p->key_rotation); /* the key that is waited for */
         HAS(p, p->poll_ms > 0 && p->boot_timeout_ms > 0 && p->settle_ms >= 0 && p->replay_max_s >= 0);
         HAS(p, p->images != NULL || is_text(p->image_refusal));
         HAS(p, (p->policy != NULL) != is_text(p->policy_refusal));

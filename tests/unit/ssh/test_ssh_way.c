@@ -411,6 +411,37 @@ static int known_host(int n, char **argv) {
     return r == 0 ? 0 : 1;
 }
 
+/* The node shows another key first. Its sshd cannot change its key here, so that the expectation changes. */
+static void replace_now(void *ctx, const char *why) {
+    struct ssh_target *t = ctx;
+    assert_string_equal(why, "the host key is not the expected one yet");
+    strv_clear(&t->host_keys);
+    strv_add(&t->host_keys, fx.a.host_line);
+}
+
+static void test_late_host_key(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    static const char other[] = "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    GP_AUTO_SSH struct ssh_session *s = NULL;
+    struct gp_error err = {0};
+    fx_target(&t, &fx.a);
+    strv_clear(&t.host_keys);
+    strv_add(&t.host_keys, other);
+    struct ssh_open_opts o = {
+        .deadline_ms = clock_deadline(30000), .late_host_key = true, .waiting = replace_now, .ctx = &t};
+    if (ssh_open(&t, &o, &s, &err) != 0) fail_msg("%s", err.msg);
+    ssh_close(GP_STEAL(s));
+    /* it never comes: the error of another host key */
+    strv_clear(&t.host_keys);
+    strv_add(&t.host_keys, other);
+    o = (struct ssh_open_opts){.deadline_ms = clock_deadline(500), .late_host_key = true};
+    assert_int_equal(ssh_open(&t, &o, &s, &err), -GP_EAUTH);
+    assert_string_equal(err.detail, "HOST_KEY");
+    assert_contains(err.msg, "is pinned");
+}
+
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "__known_host") == 0) return known_host(argc - 2, argv + 2);
     if (argc == 5 && strcmp(argv[1], "__dial") == 0) {
@@ -434,6 +465,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_host_key_lines),
         cmocka_unit_test(test_known_host),
         cmocka_unit_test(test_client_config_dial),
+        cmocka_unit_test(test_late_host_key),
     };
     return cmocka_run_group_tests_name("ssh way", tests, fx_setup, fx_teardown);
 }
