@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Creates nodes, one request each: intent first, at most one launch per 12 s. Lambda has no tokens, so that a lost
- * reply is settled by tags and a request is never repeated. An accepted launch counts when a list shows it with its
- * tags, because only these find it again. One thread. */
+ * reply is settled by tags, and a request that left nothing in the lists is sent once more. An accepted launch counts
+ * when a list shows it with its tags, because only these find it again. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/lambda/lambda_int.h"
@@ -171,6 +171,7 @@ int lambda_create(struct provider *p, const struct create_req *req, struct resou
                                  .poll_ms = GP_MAX(l->pace_ms, (int64_t)100),
                                  .placement_ms = 60 * 1000,
                                  .replay_max_s = provider_lambda.replay_max_s,
+                                 .repeat_max_s = 10 * 60,
                                  .body = body,
                                  .send = send,
                                  .poll = poll,

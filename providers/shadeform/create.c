@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Creates nodes, one request each: intent first, no tokens, so that a lost reply is settled by tags and a request is
- * never repeated. A node counts when its cloud has placed it and the deadline that was sent can be read back. One
- * thread. */
+/* Creates nodes, one request each: intent first, no tokens, so that a lost reply is settled by tags, and a request
+ * that left nothing in the lists is sent once more. A node counts when its cloud has placed it and the deadline that
+ * was sent can be read back. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/shadeform/shadeform_int.h"
@@ -187,6 +187,7 @@ int shade_create(struct provider *p, const struct create_req *req, struct resour
                                  .poll_ms = GP_MAX(4 * s->pace_ms, (int64_t)100),
                                  .placement_ms = 10 * 60 * 1000,
                                  .replay_max_s = provider_shadeform.replay_max_s,
+                                 .repeat_max_s = 10 * 60,
                                  .body = body,
                                  .send = send,
                                  .poll = poll,

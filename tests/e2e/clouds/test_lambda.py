@@ -145,11 +145,21 @@ def test_no_capacity_anywhere(run, cloud, tmp_path):
 
 
 def test_a_launch_that_never_arrived(run, cloud, tmp_path):
-    """No reply, and no instance while lists may lag: refused, never repeated."""
+    """No reply, and no instance while lists may lag: the same request is sent once more."""
     cloud.rule("POST .*/launch", "drop_before")
+    run("up", spec(tmp_path), code=6)
+    first, second = [r["body"] for r in cloud.requests("POST .*/launch")]
+    assert first == second and len(cloud.instances) == 1
+    run("down", tmp_path / "spec.yaml")
+    assert cloud.left() == []
+
+
+def test_a_launch_that_never_arrives(run, cloud, tmp_path):
+    """Sent once more, and then refused: it left nothing."""
+    cloud.rule("POST .*/launch", "drop_before", times=None)
     up = run("up", spec(tmp_path), code=None)
     assert up.code != 0 and "created nothing" in up.err
-    assert cloud.instances == {} and len(cloud.requests("POST .*/launch")) == 1
+    assert cloud.instances == {} and len(cloud.requests("POST .*/launch")) == 2
     run("down", tmp_path / "spec.yaml")
     assert cloud.left() == []
 
@@ -379,24 +389,25 @@ def forget(run):
         f.unlink()
 
 
-@pytest.mark.parametrize("journal", ["kept", "lost"])
-def test_killed_at_any_moment(run, cloud, tmp_path, journal):
-    rng = random.Random(f"lambda {journal}")
-    path = spec(tmp_path, nodes=2)
-    for moment in [rng.randint(1, 16) for _ in range(5)]:
-        before = len(cloud.log)
-        p = run.popen("up", path, "--quiet")
-        wait_for(lambda b=before, m=moment, p=p: len(cloud.log) >= b + m or p.poll() is not None, 60)
-        time.sleep(rng.uniform(0, 0.02))
-        p.kill()
-        p.communicate()
-        with cloud.lock:
-            pass  # a request that came in is handled
-        if journal == "lost":
-            forget(run)
-        run("down", "contract", code=None)
-        run("down", path)
-        assert cloud.left() == [], moment
+@pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("round_", range(20))
+def test_killed(run, cloud, tmp_path, round_):
+    """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
+    path = spec(tmp_path, nodes=2, access={"timeout": "1s"})
+    dice = random.Random(f"lambda {round_}")
+    requests = dice.randint(1, 16)  # an `up` of two nodes sends more
+    up = run.popen("up", path, "--quiet")
+    wait_for(lambda: len(cloud.log) >= requests or up.poll() is not None, 60)
+    time.sleep(dice.uniform(0, 0.05))
+    up.kill()
+    up.communicate()
+    with cloud.lock:
+        pass  # a request that came in is handled
+    if round_ % 2 == 1:
+        forget(run)
+    run("down", "contract", code=None)
+    run("down", path)
+    assert cloud.left() == [], requests
 
 
 def test_gc_without_a_journal(run, cloud, tmp_path):

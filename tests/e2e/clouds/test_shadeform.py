@@ -4,12 +4,15 @@ answer SSH here."""
 import base64
 import json
 import os
+import random
 import subprocess
+import time
 
 import ec2
 import pytest
 from shadeform_cloud import KEY, ShadeformCloud
 from test_provider_contract import CASES, run_contract
+from waiting import wait_for
 
 REGION = "hyperstack.canada-1"
 
@@ -167,6 +170,16 @@ def test_a_server_error_is_not_a_refusal(run, cloud, tmp_path):
     assert cloud.left() == []
 
 
+def test_a_launch_that_never_arrived(run, cloud, tmp_path):
+    """No reply, and no instance while lists may lag: the same request is sent once more."""
+    cloud.rule("POST .*/create", "drop_before")
+    run("up", one(tmp_path), code=6)
+    first, second = [r["body"] for r in cloud.requests("POST .*/create")]
+    assert first == second and len(cloud.instances) == 1
+    run("down", tmp_path / "spec.yaml")
+    assert cloud.left() == []
+
+
 def test_offers(run, cloud, tmp_path):
     """Containers are no machines; PCIe is not SXM; one offer for each cloud and region, the cheapest first."""
     every = [{"provider": "shadeform"}]
@@ -196,10 +209,35 @@ def test_credentials(run, cloud, tmp_path):
     assert "api_key" in doctor and KEY not in doctor
 
 
-def test_gc_without_a_journal(run, cloud, tmp_path):
-    run("up", one(tmp_path), code=6)
+def forget(run):
     for f in run.state.glob("journal.db*"):
         f.unlink()
+
+
+@pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("round_", range(20))
+def test_killed(run, cloud, tmp_path, round_):
+    """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
+    path = spec(tmp_path, nodes=2, access={"timeout": "1s"})
+    dice = random.Random(f"shadeform {round_}")
+    requests = dice.randint(1, 14)  # an `up` of two nodes sends more
+    up = run.popen("up", path, "--quiet")
+    wait_for(lambda: len(cloud.log) >= requests or up.poll() is not None, 60)
+    time.sleep(dice.uniform(0, 0.05))
+    up.kill()
+    up.communicate()
+    with cloud.lock:
+        pass  # a request that came in is handled
+    if round_ % 2 == 1:
+        forget(run)
+    run("down", "contract", code=None)
+    run("down", path)
+    assert cloud.left() == [], requests
+
+
+def test_gc_without_a_journal(run, cloud, tmp_path):
+    run("up", one(tmp_path), code=6)
+    forget(run)
     past = "expires=2026-01-02_t03_004_005_z"
     for i in cloud.instances.values():
         i["tags"] = ["gpuprov-" + past if t.startswith("gpuprov-expires=") else t for t in i["tags"]]
@@ -212,8 +250,7 @@ def test_gc_without_a_journal(run, cloud, tmp_path):
 @pytest.mark.parametrize("change", [{"id": "../../x"}, {"status": None}, {"region": "x\u001b[2J"}, {"cloud": "a.b"}])
 def test_hostile_instances(run, cloud, tmp_path, change):
     run("up", one(tmp_path), code=6)
-    for f in run.state.glob("journal.db*"):
-        f.unlink()
+    forget(run)
     cloud.rule("GET .*/instances$", "edit", times=None,
                change=lambda r: {"instances": [dict(i, **change) for i in r["instances"]]})
     refused = run("down", tmp_path / "spec.yaml", code=8)
