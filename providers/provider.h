@@ -44,6 +44,9 @@ struct provider {
     const struct provider_ops *ops;
     char *owner;         /* set by open: env->owner or the cloud principal's short form; owned */
     const char *account; /* the account of the credentials, set by open; NULL: the provider has none */
+    /* No call of the cloud names the account, so `account` stands for the API key (api_key_account). Another key may be
+       of the same account: a list with it counts once it has shown a resource that the journal has. */
+    bool account_is_key;
     const char
         *principal_owner; /* the owner that the credentials stand for, set by open; NULL: the provider has none */
     int64_t clock_skew_s; /* cloud's clock minus ours, as last seen */

@@ -8,6 +8,7 @@
 #include "engine/run/look.h"
 
 #include "base/form.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 #include "model/tags.h"
 
@@ -251,24 +252,14 @@ bool look_is_seen(const struct run *run, const char *provider, const char *regio
     return false;
 }
 
-bool look_is_in_account(const struct provider *p, const struct resource *r) {
-    return p->account == NULL || r->account[0] == '\0' || strcmp(r->account, p->account) == 0;
-}
-
-/* A list with the credentials of another account is empty, but proves no absence. */
-static int same_account(struct run *run, const struct provider *p, struct gp_error *err) {
-    GP_AUTO_RESOURCES struct resource_list known = {0};
-    if (p->account == NULL || run->stack.uid == NULL) return 0;
-    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
-    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
-        const struct resource *k = &known.list.items[i];
-        if (k->state == RES_GONE || strcmp(k->provider, p->ops->name) != 0 || look_is_in_account(p, k)) continue;
-        return gp_fail(err, GP_EAUTH,
-                       "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
-                       "credentials for that account",
-                       p->ops->name, p->account, k->id, run->stack.name, k->account);
-    }
-    return r;
+/* No place of the provider counts as looked at. */
+static int unseen(struct run *run, const struct provider *p, const struct strv *regions, const struct gp_error *why,
+                  struct gp_error *err) {
+    coverage_drop(&run->look.covered, p->ops->name);
+    note_missing(run, p, regions, why);
+    coverage_put(&run->look.covered, p->ops->name, "", p->owner, p->ops->billed, why);
+    if (err != NULL) *err = *why;
+    return -(int)why->code;
 }
 
 int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err) {
@@ -281,13 +272,8 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
                            .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
     coverage_drop(&run->look.covered, name); /* the earlier look is out of date */
     int r = known_regions(run, name, &regions, &why);
-    if (r == 0) r = same_account(run, p, &why);
-    if (r != 0) {
-        note_missing(run, p, &regions, &why);
-        coverage_put(&run->look.covered, name, "", p->owner, p->ops->billed, &why);
-        if (err != NULL) *err = why;
-        return -(int)why.code;
-    }
+    if (r == 0) r = account_check(run, p, NULL, &why);
+    if (r != 0) return unseen(run, p, &regions, &why, err);
     bool scoped = str_eq(run->look.scope_provider, name);
     req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
     r = look_list(run, p, &req, seen, &why);
@@ -308,6 +294,8 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
         for (size_t i = 0; i < more.n; i++) strv_add(&regions, more.v[i]);
     }
     for (size_t i = 0; scoped && i < run->look.scope.n; i++) add_once(&regions, run->look.scope.v[i]);
+    if (r == 0) r = account_check(run, p, seen, &why);
+    if (r == -GP_EAUTH && p->account_is_key) return unseen(run, p, &regions, &why, err);
     if (r == 0) gp_error_clear(&why);
     note_missing(run, p, &regions, &why);
     if (scoped) coverage_forget(&run->look.covered, name, in_scope, &regions);

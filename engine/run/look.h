@@ -21,8 +21,6 @@ bool look_allows(const struct engine *e, const char *provider, const char *regio
 int look_left_out(struct gp_error *err); /* the error of a place that --in excludes; err not NULL */
 /* The provider is open and its last list of that region was complete. Only then is an unlisted resource gone. */
 bool look_is_seen(const struct run *run, const char *provider, const char *region);
-/* False if the resource is known to be in another account than the provider's credentials. */
-bool look_is_in_account(const struct provider *p, const struct resource *r);
 /* Sets aside the providers for which this machine has no credentials at all, unless something points there: --in, or
  * anything of the journal. Without any billed provider that was looked at nothing is set aside. For looks at every
  * provider; those that a spec names are not such. */

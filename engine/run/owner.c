@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the owner of a stack in the journal; contacts no provider. Runs in the verb's thread. */
+/* Finds the owner of a stack in the journal, and compares its account with that of the credentials; contacts no provider.
+ * Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run/owner.h"
 
+#include "base/json.h"
 int owner_find_stack(struct journal *j, const char *name, const char *owner, struct stack *ret, struct gp_error *err) {
     struct stack_list all = {0};
     const struct stack *found = NULL;
@@ -126,4 +128,85 @@ void owners_seen_clear(struct owners_seen *s) {
     vec_free(&s->providers);
     strv_clear(&s->own);
     strv_clear(&s->principals);
+}
+
+/* --- the account of the credentials: a list with those of another one is empty, but proves no absence --- */
+
+static bool is_account(const struct provider *p, const char *account) {
+    return p->account == NULL || account[0] == '\0' || strcmp(account, p->account) == 0;
+}
+
+bool account_has(const struct provider *p, const struct resource *r) {
+    return p->account_is_key || is_account(p, r->account);
+}
+
+static bool listed(const struct resource_list *seen, const char *id) {
+    for (size_t i = 0; i < seen->list.len; i++)
+        if (strcmp(seen->list.items[i].id, id) == 0) return true;
+    return false;
+}
+
+/* The first thing that is in another account. */
+struct elsewhere {
+    char *what, *account; /* NULL: there is none */
+    bool shown;           /* the credentials have shown a resource of the stack */
+};
+
+static void clear(struct elsewhere *e) {
+    free(e->what);
+    free(e->account);
+}
+
+static int look_at_resources(const struct run *run, const struct provider *p, const struct resource_list *seen,
+                             struct elsewhere *e, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
+    for (size_t i = 0; r == 0 && i < known.list.len; i++) {
+        const struct resource *k = &known.list.items[i];
+        if (strcmp(k->provider, p->ops->name) != 0) continue;
+        bool same = str_eq(k->account, p->account) || (seen != NULL && listed(seen, k->id));
+        e->shown = e->shown || (p->account_is_key && same);
+        if (e->what != NULL || k->state == RES_GONE || is_account(p, k->account)) continue;
+        e->what = xstrdup(k->id);
+        e->account = xstrdup(k->account);
+    }
+    return r;
+}
+
+static int look_at_launches(const struct run *run, const struct provider *p, struct elsewhere *e,
+                            struct gp_error *err) {
+    struct intent_list open = {0};
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; r == 0 && e->what == NULL && i < open.list.len; i++) {
+        const struct intent *in = &open.list.items[i];
+        GP_AUTO_JSON json_t *offer = NULL;
+        if (in->kind != RES_INSTANCE || !str_eq(in->provider, p->ops->name)) continue;
+        if (json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0) continue;
+        const char *account = json_str(offer, "account", "");
+        if (is_account(p, account)) continue;
+        e->what = xasprintf("a launch of nodes %d..%d", in->slot_first, in->slot_first + in->slot_count - 1);
+        e->account = xstrdup(account);
+    }
+    intent_list_clear(&open);
+    return r;
+}
+
+int account_check(const struct run *run, const struct provider *p, const struct resource_list *seen,
+                  struct gp_error *err) {
+    struct elsewhere e = {0};
+    if (p->account == NULL || run->stack.uid == NULL || (p->account_is_key && seen == NULL)) return 0;
+    int r = look_at_resources(run, p, seen, &e, err);
+    if (r == 0) r = look_at_launches(run, p, &e, err);
+    if (r == 0 && e.what != NULL && !e.shown && p->account_is_key)
+        r = gp_fail(err, GP_EAUTH,
+                    "%s: '%s' was launched with another API key, and this one shows nothing of it: use a key of the "
+                    "account that has %s",
+                    p->ops->name, run->stack.name, e.what);
+    else if (r == 0 && e.what != NULL && !e.shown)
+        r = gp_fail(err, GP_EAUTH,
+                    "%s: the credentials are for account %s, but %s of '%s' is in account %s: use "
+                    "credentials for that account",
+                    p->ops->name, p->account, e.what, run->stack.name, e.account);
+    clear(&e);
+    return r;
 }

@@ -40,4 +40,14 @@ bool owners_seen_next(const struct owners_seen *s, size_t *step, const struct pr
                       const char **ret_owner);
 void owners_seen_clear(struct owners_seen *s);
 
+/* --- the account of the credentials --- */
+
+/* False if the resource is known to be in another account than the provider's credentials. */
+bool account_has(const struct provider *p, const struct resource *r);
+/* -GP_EAUTH if the journal has a resource, or a launch without a known outcome, of the run's stack in another account.
+ * seen: what was listed, or NULL before the list. Where the account stands for an API key, only a list decides: a
+ * resource in it shows that another key is of the same account. */
+int account_check(const struct run *run, const struct provider *p, const struct resource_list *seen,
+                  struct gp_error *err);
+
 #endif

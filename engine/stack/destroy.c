@@ -5,6 +5,7 @@
 #include "engine/stack/destroy.h"
 
 #include "engine/run/look.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 
 bool destroy_is_ours(const struct run *run, const struct resource *r) {
@@ -45,7 +46,7 @@ int destroy_layer(struct run *run, const struct resource_list *seen, enum destro
         for (size_t k = 0; k < seen->list.len; k++) {
             const struct resource *r = &seen->list.items[k];
             if (r->state == RES_GONE || !destroy_is_ours(run, r) || !in_layer(r, layer) ||
-                strcmp(r->provider, p->ops->name) != 0 || !look_is_in_account(p, r) ||
+                strcmp(r->provider, p->ops->name) != 0 || !account_has(p, r) ||
                 (layer == DESTROY_CLAIM && !destroy_claim_may_go(run, r)))
                 continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */

@@ -218,7 +218,7 @@ int ali_create(struct provider *p, const struct create_req *req, struct resource
     ali_place_clear(&at);
     if (r != 0) return r;
     struct intent in;
-    cloud_intent_nodes(req, GP_STEAL(token), str_steal(&query), &in);
+    cloud_intent_nodes(req, a->account, GP_STEAL(token), str_steal(&query), &in);
     r = journal_intent(a->journal, &in, err);
     if (r == 0) {
         struct cloud_launch first = launch_of(&l, &in);

@@ -255,7 +255,7 @@ int aws_create(struct provider *p, const struct create_req *req, struct resource
     if (r == 0) r = build(req, image, &at, token, &body, err);
     if (r != 0) return r;
     struct intent in;
-    cloud_intent_nodes(req, GP_STEAL(token), str_steal(&body), &in);
+    cloud_intent_nodes(req, a->base.account, GP_STEAL(token), str_steal(&body), &in);
     r = journal_intent(a->journal, &in, err);
     if (r == 0) {
         struct cloud_launch first = launch_of(&l, &in);

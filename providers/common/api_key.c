@@ -5,6 +5,7 @@
 #include "providers/common/api_key.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/str.h"
 #include "providers/provider.h"
 
@@ -106,6 +107,15 @@ int api_key_renew(const struct api_key_rules *rules, struct api_key *k, struct g
         return gp_fail(err, GP_EAUTH, "%s: the API key of %s is still the one that was refused", rules->provider,
                        k->source);
     return 0;
+}
+
+char *api_key_account(const struct secret *key) {
+    GP_AUTO_STR struct str text = {0};
+    char hex[65];
+    str_addf(&text, "gpuprov account|%s", secret_reveal(key));
+    sha256_hex(text.s, text.len, hex);
+    explicit_bzero(text.s, text.len);
+    return xasprintf("key-%.12s", hex);
 }
 
 void api_key_clear(struct api_key *k) {

@@ -24,6 +24,10 @@ int api_key_load(const struct api_key_rules *rules, struct api_key *k, struct gp
 /* Reads it again after it was refused, because it may have been replaced. -GP_EAUTH: it is the same. */
 int api_key_renew(const struct api_key_rules *rules, struct api_key *k, struct gp_error *err);
 
+/* A name of the account behind a key, for clouds without a call that names it: "key-" and 12 digits of its hash, which
+ * do not reveal the key. Caller frees. */
+char *api_key_account(const struct secret *key);
+
 /* own, or the value of the variable; without a slash at its end; caller frees. https://, or http:// on this machine. */
 int api_endpoint(const char *variable, const char *own, char **ret, bool *ret_other, struct gp_error *err);
 /* Sets *pace_ms from the variable, only at another endpoint. */

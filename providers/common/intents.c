@@ -29,7 +29,17 @@ static struct intent intent_of(const struct stack *s, const char *provider, cons
                            .note = xstrdup("")};
 }
 
-void cloud_intent_nodes(const struct create_req *req, char *token, char *body, struct intent *ret) {
+static char *with_account(char *offer, const char *account) {
+    GP_AUTO_FREE char *text = offer;
+    GP_AUTO_JSON json_t *j = NULL;
+    if (account == NULL || account[0] == '\0' || json_parse(text, strlen(text), "offer", &j, NULL) != 0)
+        return GP_STEAL(text);
+    json_object_set_new(j, "account", json_string(account));
+    return json_text(j, 0);
+}
+
+void cloud_intent_nodes(const struct create_req *req, const char *account, char *token, char *body,
+                        struct intent *ret) {
     *ret = intent_of(req->stack, req->offer->provider, req->offer->region, req->offer->zone);
     ret->spec_hash = xstrdup(req->spec->hash);
     ret->kind = RES_INSTANCE;
@@ -38,7 +48,7 @@ void cloud_intent_nodes(const struct create_req *req, char *token, char *body, s
     ret->attempt = req->attempt;
     ret->token = token;
     ret->body = body;
-    ret->offer = cloud_offer_json(req->offer);
+    ret->offer = with_account(cloud_offer_json(req->offer), account);
 }
 
 void cloud_intent_thing(const struct stack *s, const char *provider, const char *region, enum resource_kind kind,

@@ -8,8 +8,9 @@
 /* The token of a launch: 64 hex digits from owner, request and place, so that only equal launches share it. Caller
  * frees. */
 char *cloud_launch_token(const struct create_req *req, const char *account);
-/* An open intent of the gang. Takes ownership of token and body. */
-void cloud_intent_nodes(const struct create_req *req, char *token, char *body, struct intent *ret);
+/* An open intent of the gang. Takes ownership of token and body. account: of the credentials; NULL: the cloud has no
+ * accounts. It is kept in the intent as the member "account" of its offer. */
+void cloud_intent_nodes(const struct create_req *req, const char *account, char *token, char *body, struct intent *ret);
 /* An intent of a resource that is not a node: its name is its token. Copies. */
 void cloud_intent_thing(const struct stack *s, const char *provider, const char *region, enum resource_kind kind,
                         const char *name, const char *body, struct intent *ret);

@@ -151,4 +151,5 @@ void key_claim_resource(const struct key_claimer *k, const struct key_claim *c, 
     tags_to_resource(&c->tags, -1, ret);
     ret->state = RES_RUNNING;
     ret->price_usd_per_h = 0;
+    resource_set(&ret->account, k->p->account);
 }

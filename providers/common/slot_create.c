@@ -41,7 +41,7 @@ static int add_intent(const struct slot_create *c, const struct create_req *req,
     GP_AUTO_FREE char *token = cloud_launch_token(&one, c->account);
     int r = c->ops->body(c->ctx, req, slot, token, &body, err);
     if (r != 0) return r;
-    cloud_intent_nodes(&one, GP_STEAL(token), xstrdup(body.s), &in);
+    cloud_intent_nodes(&one, c->account, GP_STEAL(token), xstrdup(body.s), &in);
     in.operation = xstrdup("");
     vec_push(&list->list, in);
     return 0;
@@ -71,6 +71,7 @@ static void made(struct slots *all, struct slot *s) {
     cloud_offer_facts(s->in, &price, &gpus);
     if (m->price_usd_per_h < 0) m->price_usd_per_h = price;
     if (m->gpus < 0) m->gpus = gpus;
+    if (m->account[0] == '\0') resource_set(&m->account, all->c->account);
     vec_push(&one.list, *m);
     if (journal_intent_done(all->c->journal, s->in->id, &one, &why) == 0) s->ended = true;
     else note_billed(all, m->id, "was launched, but not recorded", &why);
@@ -106,6 +107,7 @@ static void accepted(struct slots *all, struct slot *s) {
         r = journal_intent_operation(all->c->journal, s->in->id, s->out.operation, &why);
         if (r == 0) resource_set(&s->in->operation, s->out.operation);
     }
+    if (s->out.made.account[0] == '\0') resource_set(&s->out.made.account, all->c->account);
     if (r == 0 && s->out.made.id[0] != '\0') r = journal_resource_put(all->c->journal, &s->out.made, &why);
     if (r != 0) note_billed(all, s->out.made.id, "was requested, but not recorded", &why);
 }

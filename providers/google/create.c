@@ -269,7 +269,7 @@ int google_create(struct provider *p, const struct create_req *req, struct resou
     if (r == 0) r = build(g, req, image, &body, err);
     if (r != 0) return r;
     struct intent in;
-    cloud_intent_nodes(req, xstrdup(uuid), GP_STEAL(body), &in);
+    cloud_intent_nodes(req, g->project, xstrdup(uuid), GP_STEAL(body), &in);
     r = journal_intent(g->journal, &in, err);
     if (r == 0) {
         struct cloud_launch first = launch_of(&l, &in);

@@ -182,6 +182,7 @@ int lambda_create(struct provider *p, const struct create_req *req, struct resou
         req->replay == NULL ? lambda_firewall_ensure(l, req->stack, req->spec, req->offer->region, &ruleset, err) : 0;
     if (r != 0) return r;
     struct launching ctx = {l, req->stack, ruleset};
-    struct slot_create c = {.ops = &ops, .ctx = &ctx, .account = "", .journal = l->journal, .cancel = l->cancel};
+    struct slot_create c = {
+        .ops = &ops, .ctx = &ctx, .account = l->account, .journal = l->journal, .cancel = l->cancel};
     return slot_create(&c, req, ret, err);
 }

@@ -30,6 +30,7 @@ struct runpod {
     struct journal *journal;
     char *url; /* "https://api.runpod.io/v2" */
     struct runpod_key key;
+    char *account; /* base.account: owned */
     struct http *http;
     struct rest rest;
 };

@@ -22,6 +22,7 @@ static void shade_close(struct provider *p) {
     api_key_clear(&s->key);
     key_claimer_clear(&s->claims);
     free(s->endpoint);
+    free(s->account);
     free(s->base.owner);
     free(s);
 }
@@ -29,9 +30,17 @@ static void shade_close(struct provider *p) {
 static const char *const variables[] = {"SHADEFORM_API_KEY", NULL};
 static const struct api_key_rules key_rules = {"shadeform", variables, "~/.shadeform/api_key", NULL};
 
+static void set_account(struct shade *s) {
+    free(s->account);
+    s->account = api_key_account(&s->key.key);
+    s->base.account = s->account;
+}
+
 static int ensure(void *ctx, bool force, struct gp_error *err) {
     struct shade *s = ctx;
-    return force ? api_key_renew(&key_rules, &s->key, err) : 0;
+    int r = force ? api_key_renew(&key_rules, &s->key, err) : 0;
+    if (r == 0 && force) set_account(s);
+    return r;
 }
 
 static int authorize(void *ctx, const struct rest_call *call, struct http_fields *add, struct gp_error *err) {
@@ -63,6 +72,8 @@ static int shade_open(const struct provider_env *env, struct provider **ret, str
         shade_close(&s->base);
         return r;
     }
+    set_account(s);
+    s->base.account_is_key = true;
     if (s->key.warning != NULL) event_emit(s->sink, -1, NODE_PLANNED, EVENT_WARN, "credentials", "%s", s->key.warning);
     s->endpoint = xasprintf("%s/v1", base);
     s->rest.provider = &s->base;

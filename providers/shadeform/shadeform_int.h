@@ -17,6 +17,7 @@ struct shade {
     const struct event_sink *sink;
     char *endpoint; /* "https://api.shadeform.ai/v1" */
     struct api_key key;
+    char *account; /* base.account; owned */
     int64_t pace_ms;
     struct key_claimer claims;
 };

@@ -242,7 +242,7 @@ static void test_intents(void **state) {
     struct intent in;
     double price = 0;
     int gpus = 0;
-    cloud_intent_nodes(&req, xstrdup(token), xstrdup("body"), &in);
+    cloud_intent_nodes(&req, NULL, xstrdup(token), xstrdup("body"), &in);
     assert_true(in.slot_first == 4 && in.slot_count == 2 && in.attempt == 3 && in.deadline_s == 99);
     cloud_offer_facts(&in, &price, &gpus);
     assert_true(price == 0.526 && gpus == 8);

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts and clouds that change between two commands: another API key, another project, several clouds in one spec.
+Nodes never answer SSH here."""
+import json
+
+import ec2
+import pytest
+from lambda_cloud import LambdaCloud
+from runpod import RunPod
+from shadeform_cloud import ShadeformCloud
+from waiting import wait_for
+
+OTHER = "another-key-0123456789"
+VARIABLES = {"lambda": ("LAMBDA_API_KEY", "GPUPROV_LAMBDA_ENDPOINT", "GPUPROV_LAMBDA_PACE_MS"),
+             "shadeform": ("SHADEFORM_API_KEY", "GPUPROV_SHADEFORM_ENDPOINT", "GPUPROV_SHADEFORM_PACE_MS"),
+             "runpod": ("RUNPOD_API_KEY", "RUNPOD_API_BASE_URL", None)}
+CLOUDS = {"lambda": (LambdaCloud, "A10:1", {"regions": ["us-east-1"]}),
+          "shadeform": (ShadeformCloud, "A6000:1", {"regions": ["hyperstack.canada-1"]}),
+          "runpod": (RunPod, "RTX 4090:1", {})}
+
+
+def use(gpuprov, name, cloud):
+    """The environment of one cloud, as an account whose key is the stand-in's."""
+    key, endpoint, pace = VARIABLES[name]
+    gpuprov.env.update({key: cloud.key, endpoint: cloud.url, "NO_PROXY": "*", "no_proxy": "*", **ec2.CLEAN,
+                        "GPUPROV_OWNER": "tester"})
+    if pace:
+        gpuprov.env[pace] = "0"
+
+
+def write(folder, name, **more):
+    _, gpu, offer = CLOUDS[name]
+    path = folder / "spec.yaml"
+    path.write_text(json.dumps({"name": "contract", "nodes": 1, "gpu": gpu, "offers": [{"provider": name, **offer}],
+                                "limits": {"unattended": "accept"}, "access": {"timeout": "1s"}, **more}))
+    return path
+
+
+def machines(cloud):
+    if isinstance(cloud, RunPod):
+        return list(cloud.pods)
+    return [i for i, one in cloud.instances.items() if one["status"] not in ("terminating", "terminated", "deleting")]
+
+
+def take_away(cloud, machine):
+    with cloud.lock:
+        if isinstance(cloud, RunPod):
+            cloud.all[machine].status = "TERMINATED"
+        else:
+            del cloud.instances[machine]
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_another_account_proves_nothing(gpuprov, tmp_path, name):
+    """Its lists are empty, and 404 is its reply to the machines' ids. The right key ends them."""
+    with CLOUDS[name][0]() as cloud, CLOUDS[name][0]() as other:
+        other.key = OTHER
+        use(gpuprov, name, cloud)
+        path = write(tmp_path, name)
+        gpuprov("up", path, code=6)
+        [machine] = machines(cloud)
+        use(gpuprov, name, other)
+        for words in (["status", "contract"], ["down", path, "--yes"], ["up", path]):
+            told = gpuprov(*words, code=None)
+            assert told.code in (5, 8) and "another API key" in told.err and machine in told.err, told
+            assert "nothing is left" not in told.out + told.err and OTHER not in told.out + told.err
+        assert machines(cloud) == [machine] and machines(other) == []
+        use(gpuprov, name, cloud)
+        assert "nothing is left" in gpuprov("down", "contract").out
+        assert machines(cloud) == []
+
+
+@pytest.mark.parametrize("name", ["shadeform", "runpod"])
+def test_a_replaced_key_of_the_same_account(gpuprov, tmp_path, name):
+    """The new key shows what the old one launched: nothing is in its way, also when one of two machines is gone."""
+    with CLOUDS[name][0]() as cloud:
+        use(gpuprov, name, cloud)
+        gpuprov("up", write(tmp_path, name, nodes=2), code=6)
+        cloud.key = OTHER
+        use(gpuprov, name, cloud)
+        take_away(cloud, machines(cloud)[0])
+        status = gpuprov.json("status", "contract")["stacks"][0]
+        assert [n["id"] for n in status["nodes"] if n["id"]] == machines(cloud), status
+        assert "nothing is left" in gpuprov("down", "contract").out
+        assert machines(cloud) == []
+
+
+def test_another_account_after_a_kill(gpuprov, tmp_path):
+    """`up` was killed before it had a reply, so that the journal has a launch and no machine."""
+    with RunPod() as cloud, RunPod() as other:
+        other.key = OTHER
+        use(gpuprov, "runpod", cloud)
+        cloud.rule("^POST /v2/pods", "slow", seconds=60)
+        up = gpuprov.popen("up", write(tmp_path, "runpod"), "--yes")
+        wait_for(lambda: machines(cloud), 60)
+        up.kill()
+        up.communicate()
+        use(gpuprov, "runpod", other)
+        told = gpuprov("down", "contract", code=8)
+        assert "another API key" in told.err and "a launch of nodes 0..0" in told.err, told
+        assert "nothing is left" not in told.out + told.err
+        use(gpuprov, "runpod", cloud)
+        gpuprov("down", "contract")
+        assert machines(cloud) == []
