@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the owner of a stack in the journal, and compares its account with that of the credentials; contacts no provider.
- * Runs in the verb's thread. */
+/* Finds the owner of a stack in the journal, and compares its account with that of the credentials; contacts no
+ * provider. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
 #include "engine/run/owner.h"

@@ -127,6 +127,7 @@ void api_key_clear(struct api_key *k) {
 /* Without TLS the key would be readable on the way. */
 static bool url_valid(const char *url) {
     static const char *const local[] = {"http://127.0.0.1", "http://[::1]", "http://localhost"};
+    if (strpbrk(url, "@\\ ") != NULL) return false; /* "http://localhost:1@elsewhere" is elsewhere */
     if (str_starts(url, "https://")) return url[8] != '\0';
     for (size_t i = 0; i < GP_ARRAY_LEN(local); i++) {
         size_t n = strlen(local[i]);

@@ -62,14 +62,11 @@ int runpod_call(struct runpod *r, const char *what, const char *method, const ch
 /* --- open, close --- */
 
 static int find_url(struct runpod *r, struct gp_error *err) {
-    const char *base = getenv("RUNPOD_API_BASE_URL");
-    if (base == NULL || base[0] == '\0') base = API;
-    if (!str_starts(base, "https://") && !str_starts(base, "http://"))
-        return gp_fail(err, GP_EENV, "runpod: RUNPOD_API_BASE_URL is not a URL: '%.80s'; unset it or correct it", base);
-    size_t n = strlen(base);
-    while (n > 0 && base[n - 1] == '/') n--;
-    r->url = xasprintf("%.*s/v2", (int)n, base);
-    return 0;
+    GP_AUTO_FREE char *base = NULL;
+    bool other = false;
+    int rc = api_endpoint("RUNPOD_API_BASE_URL", API, &base, &other, err);
+    if (rc == 0) r->url = xasprintf("%s/v2", base);
+    return rc;
 }
 
 static void runpod_close(struct provider *p) {

@@ -102,3 +102,15 @@ def test_another_account_after_a_kill(gpuprov, tmp_path):
         use(gpuprov, "runpod", cloud)
         gpuprov("down", "contract")
         assert machines(cloud) == []
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_no_key_goes_over_the_network_in_the_clear(gpuprov, tmp_path, name):
+    """Neither to a server of another name, nor to one whose name begins like this machine's."""
+    with CLOUDS[name][0]() as proxy:
+        use(gpuprov, name, proxy)
+        gpuprov.env.update(http_proxy=proxy.url, HTTP_PROXY=proxy.url, NO_PROXY="", no_proxy="")
+        for url in ("http://api.example.com", "http://127.0.0.1.example.com", "http://localhost:1@api.example.com"):
+            told = gpuprov("plan", write(tmp_path, name), code=1, env={VARIABLES[name][1]: url})
+            assert "is not an https:// URL" in told.err, told
+        assert proxy.log == []
