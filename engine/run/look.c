@@ -104,6 +104,18 @@ static bool is_known(const struct resource_list *l, const struct resource *r) {
     return false;
 }
 
+/* Several entries of one resource: a list of pages may have it twice, with two states. Alive counts. */
+static bool replaces_gone(struct resource_list *l, struct resource *r) {
+    for (size_t i = 0; r->state != RES_GONE && i < l->list.len; i++) {
+        struct resource *was = &l->list.items[i];
+        if (was->state != RES_GONE || strcmp(was->id, r->id) != 0 || strcmp(was->provider, r->provider) != 0) continue;
+        resource_clear(was);
+        *was = *r;
+        return true;
+    }
+    return false;
+}
+
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run *run, const struct list_req *req, const char *account, struct resource_list *all,
                      struct resource_list *ret) {
@@ -114,6 +126,7 @@ static void sort_out(struct run *run, const struct list_req *req, const char *ac
         bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid decides, whatever name it has */
         if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
+        if (r->uid[0] != '\0' && mine && replaces_gone(ret, r)) continue;
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
         else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->look.unreadable, r))
             vec_push(&run->look.unreadable.list, *r);

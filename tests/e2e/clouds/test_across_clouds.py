@@ -114,3 +114,20 @@ def test_no_key_goes_over_the_network_in_the_clear(gpuprov, tmp_path, name):
             told = gpuprov("plan", write(tmp_path, name), code=1, env={VARIABLES[name][1]: url})
             assert "is not an https:// URL" in told.err, told
         assert proxy.log == []
+
+
+@pytest.mark.parametrize("name", ["lambda", "shadeform"])
+def test_a_machine_that_is_listed_twice(gpuprov, tmp_path, name):
+    """Once as ended and once as running: it runs, is shown so, and is ended."""
+    ended = {"lambda": "terminated", "shadeform": "deleted"}[name]
+
+    def twice(reply):
+        return {k: [dict(i, status=ended) for i in v] + v for k, v in reply.items()}
+    with CLOUDS[name][0]() as cloud:
+        use(gpuprov, name, cloud)
+        gpuprov("up", write(tmp_path, name), code=6)
+        cloud.rule("GET .*/instances$", "edit", times=None, change=twice)
+        [node] = gpuprov.json("status", "contract")["stacks"][0]["nodes"]
+        assert [node["id"]] == machines(cloud), node
+        assert "nothing is left" in gpuprov("down", "contract").out
+        assert machines(cloud) == []
