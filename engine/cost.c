@@ -11,6 +11,11 @@
 #define SHOWN 3 /* reasons in one message */
 #define MICRO 1e6
 
+void cost_drop_zero(const struct provider_ops *ops, struct offer_list *l) {
+    for (size_t i = 0; ops->billed && i < l->list.len; i++)
+        if (!(l->list.items[i].price_usd_per_h > 0)) l->list.items[i].price_usd_per_h = -1;
+}
+
 static bool counts(const struct run *run, int slot) { return run->nodes[slot].exists && slot < run->spec->nodes; }
 
 static int64_t deadline_s(const struct run *run) {

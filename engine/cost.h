@@ -5,6 +5,10 @@
 
 #include "engine/run/run.h"
 
+/* A price of 0, or one that is no number, is not known where nodes cost money: else a cloud's placeholder would be the
+ * cheapest offer, and below every limit. */
+void cost_drop_zero(const struct provider_ops *ops, struct offer_list *l);
+
 struct cost {
     double usd_per_h; /* of all nodes; negative: not known */
     double usd;       /* of the whole stack from its launch until its deadline; negative: not known */

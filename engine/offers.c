@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 
+#include "engine/cost.h"
 #include "providers/provider.h"
 
 #include <pthread.h>
@@ -54,6 +55,7 @@ static int offers_of_entry(struct asked *a, struct provider *p, size_t index, st
     size_t first = l->list.len;
     GP_AUTO_STR struct str unfit = {0};
     int r = a->ops->offers(p, a->req->spec, index, l, err);
+    cost_drop_zero(a->ops, l);
     if (r != 0) return r;
     drop_unfit(a->req->spec, first, l, &unfit);
     for (size_t i = first; i < l->list.len; i++)

@@ -120,7 +120,9 @@ static void *ask(void *arg) {
     const struct question *q = arg;
     for (size_t i = 0; i < q->spec->offers.len; i++) {
         struct answer *a = &q->answers[i];
-        if (a->p == q->p && a->r == 0) a->r = a->p->ops->offers(a->p, q->spec, i, &a->found, &a->why);
+        if (a->p != q->p || a->r != 0) continue;
+        a->r = a->p->ops->offers(a->p, q->spec, i, &a->found, &a->why);
+        cost_drop_zero(a->p->ops, &a->found);
     }
     return NULL;
 }

@@ -131,3 +131,28 @@ def test_a_machine_that_is_listed_twice(gpuprov, tmp_path, name):
         assert [node["id"]] == machines(cloud), node
         assert "nothing is left" in gpuprov("down", "contract").out
         assert machines(cloud) == []
+
+
+def test_a_price_of_zero_is_no_price(gpuprov, tmp_path):
+    """It is neither the cheapest nor below a limit; the second cloud's price is known."""
+    def zero(reply):
+        for kind in reply["data"].values():
+            kind["instance_type"]["price_cents_per_hour"] = 0
+        return reply
+    with LambdaCloud() as zeros, ShadeformCloud() as priced:
+        use(gpuprov, "lambda", zeros)
+        use(gpuprov, "shadeform", priced)
+        zeros.rule("GET .*/instance-types", "edit", times=None, change=zero)
+        path = tmp_path / "spec.yaml"
+        top = {"name": "contract", "order": "cheapest", "limits": {"unattended": "accept"}, "offers": [
+            {"provider": "lambda", "regions": ["us-east-1"], "instance_type": "gpu_1x_a10"},
+            {"provider": "shadeform", "regions": ["hyperstack.canada-1"], "instance_type": "A6000"}]}
+        path.write_text(json.dumps(top))
+        plan = gpuprov("plan", path, code=2)
+        assert "free" not in plan.out and "create 1 x shadeform" in plan.out, plan
+        offers = gpuprov.json("offers", path)
+        assert [o["price_usd_per_h"] for o in offers["offers"]] == [0.57, None], offers
+        top["limits"]["max_price"] = "5 USD/h"
+        path.write_text(json.dumps(top))
+        plan = gpuprov("plan", path, code=2)
+        assert "gpu_1x_a10" not in plan.out and "price is not known" in plan.err, plan
