@@ -20,7 +20,7 @@ static const struct opt options[] = {{.name = "provider",
                                       .letter = 'p',
                                       .type = OPT_ENUM,
                                       .offset = offsetof(struct opts, provider),
-                                      .arg = "local|ssh|aws",
+                                      .arg = "local|ssh|aws|alibaba|google|azure|openstack|lambda|runpod|shadeform",
                                       .help = "provider of the starter spec (default local)"},
                                      {.name = "slurm",
                                       .type = OPT_TEXT,
@@ -29,55 +29,15 @@ static const struct opt options[] = {{.name = "provider",
                                       .help = "write Slurm's healthcheck.sh and prolog.sh to DIR instead"},
                                      {0}};
 
-enum { INIT_LOCAL, INIT_SSH, INIT_AWS }; /* in the order of the option's values and of bodies */
+/* The starters are templates/init/NAME.yaml; in the order of the option's values. */
+static const char *const starters[] = {"local", "ssh",       "aws",    "alibaba", "google",
+                                       "azure", "openstack", "lambda", "runpod",  "shadeform"};
+enum { INIT_SSH = 1 };
 
 static const char head[] = "# A gpuprov spec. 'gpuprov check FILE' checks it, 'gpuprov plan FILE' lists the changes,\n"
                            "# 'gpuprov up FILE' launches and validates the nodes, 'gpuprov down FILE' destroys them.\n"
                            "# All keys: 'gpuprov schema', docs/spec.md.\n"
                            "apiVersion: gpuprov/v1\n";
-
-static const char *const bodies[] = {
-    "name: try-local               # the stack; unique per owner\n"
-    "nodes: 2\n"
-    "offers:\n"
-    "  - {provider: local}         # nodes on this machine: no account, no daemon\n"
-    "# gpu: H100:1                 # model[:count] per node, on a machine that has them\n"
-    "limits: {ttl: 1h}             # destroyed then, even if gpuprov does not run\n"
-    "# bootstrap:\n"
-    "#   packages: [htop]\n"
-    "#   steps: [{name: data, run: ./fetch.sh, check: test -e /data/ok}]\n"
-    "validate: {time: 5m, require: [train.ddp]}\n",
-
-    "name: try-ssh                 # the stack; unique per owner\n"
-    "nodes: 2\n"
-    "offers:\n"
-    "  - {provider: ssh, hosts: hosts.yaml}   # existing machines; they keep running after 'down'\n"
-    "limits: {ttl: 12h}\n"
-    "# access: {key: ~/.ssh/id_ed25519, bastion: ops@bastion.example}\n"
-    "validate: {time: 5m, require: [train.ddp]}\n",
-
-    "name: try-aws                 # the stack; unique per owner\n"
-    "nodes: 1\n"
-    "gpu: H100:8                   # model[:count] per node\n"
-    "order: cheapest               # the cheapest offer is tried first; listed: in the order below\n"
-    "offers:                       # one after the other, until one has capacity\n"
-    "  - {provider: aws, regions: [us-east-2, us-west-2], market: spot}\n"
-    "  - {provider: aws, regions: [us-east-1], market: on-demand}\n"
-    "limits: {ttl: 4h}             # the node terminates itself then, even if this machine is off\n"
-    "image: auto                   # auto | {os: ubuntu-24.04} | {id: ami-...}\n"
-    "# access: {ssh_from: [203.0.113.0/24], key: ~/.ssh/id_ed25519}\n"
-    "validate: {time: 5m}\n",
-};
-
-/* hosts.yaml of the ssh starter. 192.0.2.0/24 is reserved for documentation. */
-static const char hosts[] =
-    "# The machines of a gpuprov spec with 'provider: ssh'. A host key must be known: from a\n"
-    "# known_hosts file, given here as host_key (ssh-keyscan HOST, compared with the machine's\n"
-    "# console), or accepted at the first contact with 'gpuprov up --accept-new-host-key'.\n"
-    "defaults: {user: ubuntu, port: 22}\n"
-    "hosts:\n"
-    "  - {address: 192.0.2.1}       # replace with yours\n"
-    "  - {address: 192.0.2.2}\n";
 
 static int write_new(const char *path, const char *text, size_t n, mode_t mode, struct gp_error *err) {
     GP_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
@@ -123,18 +83,29 @@ static int write_slurm(struct invocation *inv, const char *dir, struct gp_error 
     return 0;
 }
 
+static int add_template(struct str *out, const char *name, struct gp_error *err) {
+    GP_AUTO_FREE char *path = xasprintf("init/%s.yaml", name);
+    const struct template_file *f = template_find(path);
+    if (f == NULL) return gp_fail(err, GP_EINTERNAL, "%s is missing from this build", path);
+    str_add_mem(out, f->data, f->size);
+    return 0;
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     if (o->slurm != NULL && inv->n_args > 0)
         return gp_fail(err, GP_EUSAGE, "--slurm DIR writes no spec; omit '%s'", inv->args[0]);
     if (o->slurm != NULL) return write_slurm(inv, o->slurm, err);
     const char *path = inv->n_args == 1 ? inv->args[0] : "gpuprov.yaml";
-    GP_AUTO_FREE char *text = xasprintf("%s%s", head, bodies[o->provider]);
-    if (strcmp(path, "-") == 0) {
-        print_text(inv, "spec", text);
+    GP_AUTO_STR struct str text = {0}, hosts = {0};
+    str_add(&text, head);
+    int r = add_template(&text, starters[o->provider], err);
+    if (r == 0 && o->provider == INIT_SSH) r = add_template(&hosts, "hosts", err);
+    if (r == 0 && strcmp(path, "-") == 0) {
+        print_text(inv, "spec", text.s);
         return 0;
     }
-    int r = write_new(path, text, strlen(text), 0644, err);
+    if (r == 0) r = write_new(path, text.s, text.len, 0644, err);
     if (r != 0) return r;
     /* An existing hosts file is the user's and stays as it is. */
     GP_AUTO_FREE char *hosts_path = NULL;
@@ -143,7 +114,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
         free(hosts_path);
         hosts_path = NULL;
     }
-    if (hosts_path != NULL && (r = write_new(hosts_path, hosts, strlen(hosts), 0644, err)) != 0) return r;
+    if (hosts_path != NULL && (r = write_new(hosts_path, hosts.s, hosts.len, 0644, err)) != 0) return r;
     if (inv->common->json)
         print_json(json_pack("{s:o, s:o}", "written", json_any_text(path), "hosts", json_any_text(hosts_path)));
     else if (hosts_path != NULL)
@@ -158,7 +129,8 @@ const struct verb verb_init = {
     .argspec = "[FILE]",
     .help = "writes a commented starter spec (gpuprov.yaml; '-' is stdout)",
     .examples = "  gpuprov init                       # gpuprov.yaml with two nodes on this machine\n"
-                "  gpuprov init h100.yaml -p aws      # a starter for EC2\n",
+                "  gpuprov init h100.yaml -p aws      # a starter for EC2\n"
+                "  gpuprov init - -p lambda           # prints the one for Lambda Cloud\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

@@ -146,10 +146,16 @@ def test_up_refuses_a_bad_spec_before_anything(gpuprov, spec):
 
 
 def test_init_makes_specs_that_check(gpuprov, tmp_path):
-    for provider in ("local", "aws"):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    for provider in [p["name"] for p in gpuprov.json("providers")["providers"]]:  # one for each
         path = tmp_path / f"{provider}.yaml"
         gpuprov("init", path, "--provider", provider)
         gpuprov("check", path)
+        assert f"{{provider: {provider}" in path.read_text() or f"provider: {provider}\n" in path.read_text()
+        full = re.sub(r"^( *)# (- \{|[a-z_]+: )", r"\1\2", path.read_text(), flags=re.M)  # with all its alternatives
+        assert full != path.read_text()
+        path.with_suffix(".full").write_text(full.replace("~/.ssh/id_ed25519", "key"))
+        gpuprov("check", path.with_suffix(".full"))
     assert "2 nodes" in gpuprov("check", tmp_path / "local.yaml").out and "with two nodes" in gpuprov("help", "init").out
     before = path.read_text()
     assert "exists already" in gpuprov("init", path, code=1).err

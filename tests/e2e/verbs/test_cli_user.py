@@ -47,8 +47,9 @@ def test_json_of_texts(gpuprov, args, key):
 
 def test_starters_and_examples_have_names_of_their_own(gpuprov):
     """`down` of one must not find the stack of another one."""
-    names = [gpuprov("init", "-", "-p", p).out.split("\nname: ")[1].split()[0] for p in ("local", "ssh", "aws")]
-    assert names == ["try-local", "try-ssh", "try-aws"]
+    providers = [p["name"] for p in gpuprov.json("providers")["providers"]]
+    names = [gpuprov("init", "-", "-p", p).out.split("\nname: ")[1].split()[0] for p in providers]
+    assert names == [f"try-{p}" for p in providers]
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         names += [line.split()[1] for line in path.read_text().splitlines() if line.startswith("name: ")]
     assert len(names) == len(set(names)) >= 7, names
