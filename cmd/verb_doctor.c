@@ -112,7 +112,8 @@ static void look_at_accounts(struct items *l, int *code) {
             GP_AUTO_FREE char *how = xasprintf("until then no verb can use %s", ops->name);
             add(l, ops->name, MISSING, true, how, xstrdup(err.msg));
         } else {
-            GP_AUTO_FREE char *how = xasprintf("needed by stacks on %s: %s", ops->name, text.s);
+            GP_AUTO_FREE char *how =
+                xasprintf("needed by stacks on %s: %s", ops->name, str_without_name(text.s, ops->name));
             add(l, ops->name, usable ? FOUND : MISSING, false, how, xstrdup(usable ? text.s : "not configured"));
         }
     }

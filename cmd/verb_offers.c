@@ -54,10 +54,9 @@ static int load_text(const char *text, const char *what, struct spec **ret, stru
     return r;
 }
 
-/* Needs of a provider that only a spec can give: ssh has a file of hosts. */
-static const char *required_key(const struct provider_ops *ops) {
+static const struct spec_provider_key *required_key(const struct provider_ops *ops) {
     for (const struct spec_provider_key *k = ops->spec->keys; k->name != NULL; k++)
-        if (k->required) return k->name;
+        if (k->required) return k;
     return NULL;
 }
 
@@ -65,6 +64,26 @@ static bool is_wanted(const struct opts *o, const char *provider) {
     bool any = o->providers.n == 0;
     for (size_t i = 0; i < o->providers.n; i++) any = any || strcmp(o->providers.v[i], provider) == 0;
     return any;
+}
+
+/* Appends an offer of this provider, with the regions of the options if it takes regions: by the spec's own rules. */
+static int add_offer(const struct opts *o, const struct provider_ops *ops, struct str *text, struct gp_error *err) {
+    const struct spec_provider_key *need = required_key(ops);
+    bool regions = o->regions.n > 0 && spec_provider_key(ops->spec, "regions") != NULL;
+    bool by_region = need != NULL && strcmp(need->name, "regions") == 0;
+    if (need != NULL && !(by_region && regions))
+        return gp_fail(err, GP_EUSAGE, "it needs '%s': give %sa SPEC with an offer of it", need->name,
+                       by_region ? "--region, or " : "");
+    GP_AUTO_STR struct str offer = {0};
+    str_addf(&offer, "  - {provider: %s", ops->name);
+    for (size_t i = 0; regions && i < o->regions.n; i++)
+        str_addf(&offer, "%s'%s'", i > 0 ? ", " : ", regions: [", o->regions.v[i]);
+    str_addf(&offer, "%s}\n", regions ? "]" : "");
+    GP_AUTO_FREE char *alone = xasprintf("name: offers\noffers:\n%s", offer.s);
+    GP_AUTO_SPEC struct spec *one = NULL;
+    int r = regions ? load_text(alone, "--region", &one, err) : 0;
+    if (r == 0) str_add(text, offer.s);
+    return r;
 }
 
 /* A spec with an offer of every provider. Those that need more are in ret_left_out. */
@@ -75,15 +94,13 @@ static int spec_of_all(const struct opts *o, struct spec **ret, struct offers_re
     str_add(&text, "name: offers\nlimits: {unattended: accept}\noffers:\n");
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
-        const char *key = required_key(ops);
+        struct offers_gap gap = {0};
         if (!is_wanted(o, ops->name)) continue;
-        if (key == NULL) {
-            str_addf(&text, "  - {provider: %s}\n", ops->name);
+        if (add_offer(o, ops, &text, &gap.why) == 0) {
             n++;
             continue;
         }
-        struct offers_gap gap = {.provider = xstrdup(ops->name)};
-        gp_fail(&gap.why, GP_EUSAGE, "it needs '%s': give a SPEC with an offer of it", key);
+        gap.provider = xstrdup(ops->name);
         vec_push(&ret_left_out->gaps, gap);
         if (o->providers.n == 1) return gp_fail(err, GP_EUSAGE, "%s: %s", ops->name, gap.why.msg);
     }
@@ -108,9 +125,6 @@ static int set_gpu(const char *gpu, struct spec *spec, struct gp_error *err) {
 static int apply(const struct opts *o, struct spec *spec, struct strv *keys, struct gp_error *err) {
     if (o->nodes > 0) spec->nodes = o->nodes;
     int r = o->gpu != NULL ? set_gpu(o->gpu, spec, err) : 0;
-    for (size_t i = 0; i < o->regions.n; i++)
-        if (r == 0 && !form_word(o->regions.v[i]))
-            r = gp_fail(err, GP_EUSAGE, "--region: '%.60s' is not a region's name", o->regions.v[i]);
     if (o->market == SPOT) strv_add(keys, "market");
     if (o->regions.n > 0) strv_add(keys, "regions");
     for (size_t i = 0; r == 0 && i < spec->offers.len; i++) {
@@ -120,6 +134,13 @@ static int apply(const struct opts *o, struct spec *spec, struct strv *keys, str
         for (size_t k = 0; k < o->regions.n; k++) strv_add(&one->regions, o->regions.v[k]);
     }
     return r;
+}
+
+static int check_regions(const struct opts *o, struct gp_error *err) {
+    for (size_t i = 0; i < o->regions.n; i++)
+        if (!form_word(o->regions.v[i]))
+            return gp_fail(err, GP_EUSAGE, "--region: '%.60s' is not a region's name", o->regions.v[i]);
+    return 0;
 }
 
 static int check_providers(const struct opts *o, const struct spec *spec, struct gp_error *err) {
@@ -147,7 +168,8 @@ static void show(struct invocation *inv, const struct spec *spec, const struct o
     }
     offers_show(&res->offers, stdout);
     for (size_t i = 0; i < res->gaps.len; i++)
-        printf("not listed: %s: %s\n", res->gaps.items[i].provider, res->gaps.items[i].why.msg);
+        printf("not listed: %s: %s\n", res->gaps.items[i].provider,
+               str_without_name(res->gaps.items[i].why.msg, res->gaps.items[i].provider));
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -156,7 +178,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     GP_AUTO_STRV struct strv keys = {0};
     struct offers_result res = {0};
     struct engine *e = NULL;
-    int r = check_providers(o, NULL, err);
+    int r = check_regions(o, err);
+    if (r == 0) r = check_providers(o, NULL, err);
     if (r == 0 && inv->n_args > 0) {
         r = app_spec(inv, inv->args[0], &spec, err);
         if (r == 0) r = check_providers(o, spec, err);

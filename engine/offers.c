@@ -111,7 +111,8 @@ static int verdict(const struct offers_result *ret, struct gp_error *err) {
         if (worst == NULL || gp_exit_worst(code, before) != before) worst = gap;
     }
     if (worst == NULL) return gp_fail(err, GP_EUSAGE, "no provider was queried: name one in the spec");
-    return gp_fail(err, worst->why.code, "no provider has an offer: %s: %s", worst->provider, worst->why.msg);
+    return gp_fail(err, worst->why.code, "no provider has an offer: %s: %s", worst->provider,
+                   str_without_name(worst->why.msg, worst->provider));
 }
 
 int engine_offers(struct engine *e, const struct offers_req *req, struct offers_result *ret, struct gp_error *err) {

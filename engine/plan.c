@@ -175,8 +175,9 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
             end = r;
             continue;
         }
-        str_addf(&reasons, "%soffer %zu (%s): %s", reasons.len ? "; " : "", i + 1, name, why.msg);
-        if (!is_reported(run, name, &why)) strv_take(&missing, xasprintf("offer %zu (%s): %s", i + 1, name, why.msg));
+        GP_AUTO_FREE char *reason = xasprintf("offer %zu (%s): %s", i + 1, name, str_without_name(why.msg, name));
+        str_addf(&reasons, "%s%s", reasons.len ? "; " : "", reason);
+        if (!is_reported(run, name, &why)) strv_add(&missing, reason);
         int code = gp_exit_code(why.code);
         if (worst.code == GP_OK || gp_exit_worst(code, worst_exit) != worst_exit) {
             worst = why;

@@ -50,8 +50,8 @@ static void show_gap(const struct coverage *gaps, const struct look *first, FILE
     }
     coverage_text(&one, false, SHOWN, &places);
     coverage_clear(&one);
-    size_t n = strlen(first->why.msg);
-    fprintf(to, "not looked at: %s: %.*s%s\n", places.s, REASON_SHOWN, first->why.msg, n > REASON_SHOWN ? "..." : "");
+    const char *why = str_without_name(first->why.msg, first->provider);
+    fprintf(to, "not looked at: %s: %.*s%s\n", places.s, REASON_SHOWN, why, strlen(why) > REASON_SHOWN ? "..." : "");
 }
 
 /* Gaps at one provider alone are named without the reason, which the verb's error has; at several each has its own. */

@@ -243,6 +243,11 @@ char *strv_join(const struct strv *v, const char *sep) {
 
 bool str_starts(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
 
+const char *str_without_name(const char *s, const char *name) {
+    size_t n = strlen(name);
+    return strncmp(s, name, n) == 0 && strncmp(s + n, ": ", 2) == 0 ? s + n + 2 : s;
+}
+
 bool str_ends(const char *s, const char *suffix) {
     size_t a = strlen(s), b = strlen(suffix);
     return a >= b && memcmp(s + a - b, suffix, b) == 0;

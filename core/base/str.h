@@ -68,8 +68,9 @@ char *strv_join(const struct strv *v, const char *sep); /* caller frees */
 
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
-bool str_eq(const char *a, const char *b); /* NULL == NULL */
-char *str_trim(char *s);                   /* in place; returns the first non-blank */
+const char *str_without_name(const char *s, const char *name); /* behind "NAME: " where s begins with it, else s */
+bool str_eq(const char *a, const char *b);                     /* NULL == NULL */
+char *str_trim(char *s);                                       /* in place; returns the first non-blank */
 /* Copies with truncation, always NUL-ended (dst_size > 0). False: truncated. */
 bool str_put(char *dst, size_t dst_size, const char *src);
 /* A figure of four significant digits without an exponent: "0.00006877", "58746". Returns dst. */

@@ -55,7 +55,8 @@ static void report_not_open(struct run *run, const struct gp_error *end) {
     for (size_t i = 0; i < run->look.covered.list.len; i++) {
         const struct look *l = &run->look.covered.list.items[i];
         if (!l->checked && l->region[0] == '\0' && (end == NULL || strcmp(l->why.msg, end->msg) != 0))
-            run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not queried: %s", l->provider, l->why.msg);
+            run_event(run, -1, NODE_PLANNED, EVENT_WARN, "providers", "%s is not queried: %s", l->provider,
+                      str_without_name(l->why.msg, l->provider));
     }
     coverage_text(&run->look.covered, false, 6, &gaps);
     free(run->look.said_gaps);

@@ -517,7 +517,7 @@ int ali_offers(struct provider *p, const struct spec *spec, size_t index, struct
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && a->region != NULL) strv_add(&regions, a->region);
     if (regions.n == 0) {
-        int r = gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set ALIBABA_CLOUD_REGION_ID", index);
+        int r = gp_fail(err, GP_EUSAGE, "alibaba: no region: give regions, or set ALIBABA_CLOUD_REGION_ID");
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }

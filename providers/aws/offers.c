@@ -439,7 +439,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && a->cfg.region != NULL) strv_add(&regions, a->cfg.region);
     if (regions.n == 0) {
-        int r = gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set AWS_REGION", index);
+        int r = gp_fail(err, GP_EUSAGE, "aws: no region: give regions, or set AWS_REGION");
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }

@@ -117,7 +117,7 @@ int google_offers(struct provider *p, const struct spec *spec, size_t index, str
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && set != NULL && google_name_valid(set)) strv_add(&regions, set);
     if (regions.n == 0) {
-        int r = gp_fail(err, GP_EUSAGE, "offers[%zu]: no region: give regions, or set CLOUDSDK_COMPUTE_REGION", index);
+        int r = gp_fail(err, GP_EUSAGE, "google: no region: give regions, or set CLOUDSDK_COMPUTE_REGION");
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }

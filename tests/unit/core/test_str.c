@@ -189,6 +189,10 @@ static void lists(void **state) {
 static void small_helpers(void **state) {
     (void)state;
     assert_true(str_starts("abc", "ab") && !str_starts("a", "ab") && str_starts("a", ""));
+    assert_string_equal(str_without_name("lambda: no key", "lambda"), "no key");
+    assert_string_equal(str_without_name("lambda:no key", "lambda"), "lambda:no key");
+    assert_string_equal(str_without_name("lambdas: no key", "lambda"), "lambdas: no key");
+    assert_string_equal(str_without_name("lambda", "lambda"), "lambda");
     assert_true(str_ends("abc", "bc") && !str_ends("c", "bc") && str_ends("c", ""));
     assert_true(str_eq(NULL, NULL) && !str_eq(NULL, "") && str_eq("a", "a"));
     char text[] = " \t x y \n";
