@@ -79,7 +79,7 @@ def test_options_replace_the_values_of_the_spec(cloud):
     (["--provider", "awss"], "there is no provider 'awss'"),
     (["--provider", "ssh"], "ssh: it needs 'hosts'"),
     (["--provider", "azure"], "azure: it needs 'regions': give --region, or a SPEC with an offer of it"),
-    (["--provider", "azure", "--region", "us-east-1"], "azure: --region: 'us-east-1' is not"),
+    (["--provider", "azure", "--region", "us-east-1"], "azure: --region: 'regions' must be lower-case"),
     (["--region", "a b"], "not a region's name"),
     (["--nodes", "0"], "--nodes"),
     (["--market", "cheap"], "--market takes one of"),
