@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov providers [NAME]: lists the providers and who enforces their deadlines. aws --policy prints the minimal
- * IAM policy of one owner; without --owner it opens the provider to read the principal. */
+/* gpuprov providers [NAME]: lists the providers and who enforces their deadlines. NAME --policy prints the least
+ * permissions of one owner; without --owner it opens the provider to read the principal. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -10,11 +10,12 @@
 struct opts {
     bool policy;
 };
-static const struct opt options[] = {{.name = "policy",
-                                      .type = OPT_FLAG,
-                                      .offset = offsetof(struct opts, policy),
-                                      .help = "aws: print the minimal IAM policy of --owner (else the principal)"},
-                                     {0}};
+static const struct opt options[] = {
+    {.name = "policy",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, policy),
+     .help = "print NAME's least permissions for --owner (else the principal), where it has such a form"},
+    {0}};
 
 /* --owner, else the principal of the credentials. Caller frees *ret. */
 static int owner_of(struct invocation *inv, const struct provider_ops *ops, char **ret, struct gp_error *err) {
@@ -113,11 +114,14 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_providers = {
     .name = "providers",
     .argspec = "[NAME]",
-    .help = "lists the providers; 'aws --policy' prints the IAM policy",
+    .help = "lists the providers; 'NAME --policy' prints the least permissions",
     .details = "  ends: who terminates a node at its deadline without gpuprov. server: the provider; guest: the\n"
                "  node; gc-only: nobody until 'gpuprov gc' runs; never: nobody, it is an existing machine.\n"
-               "  With NAME: also the keys that an offer of that provider takes.\n",
-    .examples = "  gpuprov providers aws --policy     # the IAM policy that gpuprov needs\n",
+               "  With NAME: also the keys that an offer of that provider takes.\n"
+               "  --policy prints what the cloud takes: an IAM or RAM policy, a role, access rules. Clouds whose\n"
+               "  API keys have all rights of the account have none.\n",
+    .examples = "  gpuprov providers azure                          # the keys of its offers\n"
+                "  gpuprov providers google --policy --owner me     # a custom role\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
