@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark: `make bench`, or `run.py [--only start,launch,fanout,setup,local] [--quick] [--out FILE]`.
+"""The benchmark: `make bench`, or `run.py [--only start,launch,clouds,fanout,setup,local] [--quick] [--out FILE]`.
 
 GPUPROV_BIN names the program, B the build folder with tests/drivers. What is compared takes turns within
 one run, so that a busy machine is busy for all of it. What this machine does not have is left out, with the
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import clouds
 import fanout
 import launch
 import nodes
@@ -92,6 +93,21 @@ NOTES = {
 | terminate | ends with a whole list that shows nothing |
 
 """,
+    "Launch to ids at each cloud": """`gpuprov up` at each cloud's stand-in (EC2: moto), with 80 ms added to every call. Calls that run side by side count as
+one round trip. The time ends when `up` knows the ids of all nodes.
+
+| column | meaning |
+|---|---|
+| round trips before the create call | of the launch alone: credentials, offers, claim, network, without the lists that `up` reads for its plan |
+| of `up` | the same with those lists |
+| floor | the round trips of `up` to all ids, of 80 ms each |
+
+The rest of the time is gpuprov's own, the stand-in's, and deliberate pauses: Lambda's and Shadeform's claims are read again after 0.6 s here (6 s
+and 5 s at the real pace), Azure's after 1 s, and accepted operations are polled. Lambda and Shadeform have no
+idempotency, so their nodes are created one after another; the pace of their API (`docs/lambda.md`, `docs/shadeform.md`) is switched off here.
+At EC2 the first `up` lists every region of AWS, and moto answers one call at a time.
+
+""",
     "Fan-out over SSH": """On every host at once: log in, copy 10 MB of random bytes, run a script of ten commands.
 
 | client | meaning |
@@ -122,7 +138,7 @@ SSH processes that stay in the background. Peak memory is the sum of PSS of all 
 
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("--only", default="start,launch,fanout,setup,local", help="parts, with commas")
+    words.add_argument("--only", default="start,launch,clouds,fanout,setup,local", help="parts, with commas")
     words.add_argument("--quick", action="store_true", help="few rounds: is it broken?")
     words.add_argument("--out", default=str(ROOT / "docs" / "benchmarks.md"))
     args = words.parse_args()
@@ -131,6 +147,8 @@ def main():
         "start": ("Start", lambda d: start.run(PROGRAM, d, 5 if quick else 31)),
         "launch": ("Launch, describe, terminate on an EC2 emulator", lambda d: launch.run(
             drivers, d, [1, 32, 100], 1 if quick else 5)),
+        "clouds": ("Launch to ids at each cloud", lambda d: clouds.run(PROGRAM, d, [1] if quick else [1, 32],
+                                                                       1 if quick else 3)),
         "fanout": ("Fan-out over SSH", lambda d: fanout.run(drivers, d, [4] if quick else [32, 128],
                                                             1 if quick else 3)),
         "setup": ("Bootstrap of many hosts", lambda d: setup.run(

@@ -11,10 +11,10 @@ from conftest import ROOT
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 
-def bench(*words, program):
+def bench(*words, program, timeout=300):
     return subprocess.run([sys.executable, str(ROOT / "tests/bench/run.py"), *map(str, words)],
                           env={**os.environ, "GPUPROV_BIN": str(program)}, capture_output=True, text=True,
-                          timeout=300, check=False)
+                          timeout=timeout, check=False)
 
 
 @pytest.mark.long
@@ -25,6 +25,16 @@ def test_it_measures_and_writes_a_page(program, tmp_path):
     text = page.read_text()
     for row in ("| `gpuprov version` |", "| gpuprov |", "| OpenSSH, curve25519 |", "under 64 MiB"):
         assert row in text, text
+
+
+@pytest.mark.long
+def test_it_measures_a_launch_at_each_cloud(program, tmp_path):
+    page = tmp_path / "page.md"
+    done = bench("--quick", "--only", "clouds", "--out", page, program=program, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = page.read_text()
+    for cloud in ("alibaba", "aws", "azure", "google", "lambda", "runpod", "shadeform"):
+        assert "\n| %s | 1 |" % cloud in text, text
 
 
 def test_a_run_that_fails_has_no_figures(tmp_path):

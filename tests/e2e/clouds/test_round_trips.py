@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many round trips a launch waits for before its create call, at each cloud's stand-in with a latency on every call.
+Nothing here depends on the time that passes, but on what is under way at once. EC2 has tests/e2e/aws/test_aws_rounds.py;
+tests/bench/clouds.py has the times."""
+import pytest
+from far_clouds import FAR
+
+# open, offers, claim, create: of one node, of a gang. A lower count is a success: its figure here goes down with it.
+MOST = {"alibaba": (6, 6), "google": (5, 7), "lambda": (5, 5), "runpod": (2, 3), "shadeform": (4, 4)}
+RUNS = 3  # the least of them: see far_clouds
+
+
+@pytest.mark.parametrize("nodes", [1, 32])
+@pytest.mark.parametrize("provider", sorted(MOST))
+def test_round_trips_before_the_create_call(tmp_path, provider, nodes):
+    seen = []
+    while len(seen) < RUNS and MOST[provider][nodes > 1] not in seen:
+        with FAR[provider](tmp_path / str(len(seen)), nodes) as far:
+            made = far.drive()
+            assert len({r["id"] for r in made}) == nodes and {r["slot"] for r in made} == set(range(nodes))
+            seen.append(far.before_create())
+            told = ["%s %s" % (r["method"], r["target"][:120]) for r in far.cloud.log]
+    assert min(seen) == MOST[provider][nodes > 1], (seen, told)
