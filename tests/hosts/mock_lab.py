@@ -25,11 +25,12 @@ def addresses(n):
 
 
 class MockLab(Lab):
-    """make(): the stand-in, not yet started. It listens on loopback of the lab's network."""
+    """make(): the stand-in, not yet started. It listens on loopback of the lab's network. cidr: the lab's own address in
+    the network of the machines; pause: seconds between two looks at the cloud."""
 
-    def __init__(self, tmp, make, base_dir=None):
-        super().__init__(tmp, cidr=ADDRESS + "/16", base_dir=base_dir)
-        self.make, self.cloud = make, None
+    def __init__(self, tmp, make, base_dir=None, cidr=ADDRESS + "/16", pause=0.2):
+        super().__init__(tmp, cidr=cidr, base_dir=base_dir)
+        self.make, self.cloud, self.pause = make, None, pause
         self._stop = threading.Event()
         self._thread = None
 
@@ -47,7 +48,7 @@ class MockLab(Lab):
         return self
 
     def _reconcile(self, reconciler):
-        while not self._stop.wait(0.2):
+        while not self._stop.wait(self.pause):
             try:
                 reconciler.step()
             except Exception as e:  # pylint: disable=broad-except  # said, and looked at again

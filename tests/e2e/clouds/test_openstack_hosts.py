@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a spec to proven nodes and back at a real OpenStack, with a real host behind every server."""
+import json
+
+import pytest
+from ec2_lab import InLab
+from hosted_openstack import GATEWAY, OpenStackHosts
+from lab import why_not
+from openstack_world import Eye
+from waiting import wait_for
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
+              pytest.mark.skipif(bool(why_not()), reason=str(why_not())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
+
+SPEC = """\
+name: llm
+nodes: 2
+offers: [{provider: openstack, image: {id: tiny}}]
+limits: {ttl: 1h, unattended: accept}
+access: {ssh_from: [%s/32]}
+bootstrap:
+  steps:
+    - {name: hello, run: "echo hello > ~/hello", check: "test -s ~/hello"}
+validate: {time: 5m, require: [train.ddp]}
+""" % GATEWAY
+
+
+@pytest.fixture(name="lab")
+def lab_fixture(tmp_path):
+    with OpenStackHosts(tmp_path) as lab:
+        yield lab
+
+
+def machine(lab, program, tmp_path, name):
+    home = tmp_path / name
+    home.mkdir()
+    lab.env = {**lab.cloud.env("gpu"), "HOME": str(home)}
+    return InLab(lab, program, tmp_path / (name + "-state"), home)
+
+
+def test_from_a_spec_to_proven_nodes_and_back(lab, program, tmp_path):
+    eye = lab.call(Eye, lab.cloud)
+    spec = tmp_path / "llm.yaml"
+    spec.write_text(SPEC)
+    me = machine(lab, program, tmp_path, "me")
+    up = me("up", spec, "--json", timeout=500)
+    nodes = json.loads(up.out)["stack"]["nodes"]
+    assert [n["phase"] for n in nodes] == ["ready"] * 2, up
+    assert {s.id for s in lab.call(eye.servers)} == {n["id"] for n in nodes}
+    for n in nodes:
+        assert lab.host(n["id"]).sh("cat ~gpuprov/hello").stdout == "hello\n"
+    again = me("up", spec, timeout=500)
+    assert "nothing to do" in again.err + again.out, again
+    # a node that switches itself off is a server that nova has stopped, and which somebody still pays for
+    lab.host(nodes[1]["id"]).sh("systemctl poweroff --no-block")
+    wait_for(lambda: lab.about(nodes[1]["id"]).get("ended") == "itself", 120)
+    wait_for(lambda: {s.id: s.status for s in lab.call(eye.servers)}[nodes[1]["id"]] == "SHUTOFF", 60)
+    # another machine, which has no record, ends it
+    machine(lab, program, tmp_path, "other")("down", spec, "--yes", timeout=300)
+    wait_for(lambda: not lab.call(eye.left), 60)
+    wait_for(lambda: lab.about(nodes[0]["id"]).get("ended") == "by the API", 120)
