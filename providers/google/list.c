@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lists resources: instances and disks of all zones by label in one paged list each, firewall rules of the project by
- * name and description. A zone that Google could not read makes its region incomplete. Does not read the journal. One
- * thread. */
+ * name and description. The first pages are read side by side. A zone that Google could not read makes its region
+ * incomplete. Does not read the journal. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/google/google_int.h"
@@ -13,6 +13,57 @@ static bool has_id(const struct resource_list *l, const struct resource *r) {
     for (size_t i = 0; i < l->list.len; i++)
         if (strcmp(l->list.items[i].id, r->id) == 0 && str_eq(l->list.items[i].zone, r->zone)) return true;
     return false;
+}
+
+/* --- first pages, side by side --- */
+
+struct paged {
+    char *what, *url;
+    struct rest_result first;
+};
+#define PAGED_MAX 4 /* instances, the same by uid, disks, rules */
+struct paged_set {
+    struct paged lists[PAGED_MAX];
+    size_t n;
+};
+
+static void paged_clear(struct paged_set *s) {
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->lists[i].what);
+        free(s->lists[i].url);
+        rest_reply_clear(&s->lists[i].first.reply);
+    }
+}
+
+/* url: taken over. */
+static const struct paged *paged_add(struct paged_set *s, const char *what, char *url) {
+    struct paged *p = &s->lists[s->n++];
+    p->what = xasprintf("google %s", what);
+    p->url = url;
+    return p;
+}
+
+static void paged_read(struct google *g, struct paged_set *s) {
+    struct rest_call calls[PAGED_MAX];
+    struct rest_result results[PAGED_MAX] = {0};
+    for (size_t i = 0; i < s->n; i++)
+        calls[i] = (struct rest_call){.what = s->lists[i].what, .method = "GET", .url = s->lists[i].url};
+    rest_call_many(&g->rest, calls, s->n, 0, results);
+    for (size_t i = 0; i < s->n; i++) s->lists[i].first = results[i];
+}
+
+static int paged_each(struct google *g, const struct paged *p, google_page_fn each, void *ctx, struct gp_error *err) {
+    if (p->first.rc != 0) {
+        if (err != NULL) *err = p->first.err;
+        return p->first.rc;
+    }
+    if (p->first.reply.json == NULL)
+        return gp_fail(err, GP_EPROTO, "%s: the reply is empty: check the endpoint", p->what);
+    int r = each(ctx, p->first.reply.json, err);
+    const char *next = json_str(p->first.reply.json, "nextPageToken", "");
+    if (r != 0 || next[0] == '\0') return r;
+    GP_AUTO_FREE char *more = rest_with_param(p->url, "pageToken", next);
+    return google_pages(g, p->what, more, each, ctx, err);
 }
 
 /* --- one aggregated list --- */
@@ -81,17 +132,22 @@ static int on_page(void *ctx, const json_t *page, struct gp_error *err) {
     return 0;
 }
 
-/* A region that one list names and another one lacks was not read whole. */
-static int list_kind(struct google *g, struct listing *l, struct strv *seen, struct gp_error *err) {
-    GP_AUTO_STRV struct strv here = {0};
+static const struct paged *ask_kind(struct google *g, struct paged_set *all, const struct listing *l) {
     GP_AUTO_FREE char *filter = google_filter(l->wanted);
-    GP_AUTO_FREE char *what = xasprintf("google %s.aggregatedList", l->kind);
+    GP_AUTO_FREE char *what = xasprintf("%s.aggregatedList", l->kind);
     GP_AUTO_FREE char *base = google_url(g, "aggregated/%s?maxResults=" PAGE "&returnPartialSuccess=true", l->kind);
-    GP_AUTO_FREE char *url = rest_with_param(base, "filter", filter);
+    return paged_add(all, what, rest_with_param(base, "filter", filter));
+}
+
+/* A region that one list names and another one lacks was not read whole. */
+static int list_kind(struct google *g, const struct paged *p, struct listing *l, struct strv *seen,
+                     struct gp_error *err) {
+    GP_AUTO_STRV struct strv here = {0};
     l->regions = &here;
-    int r = google_pages(g, what, url, on_page, l, err);
+    int r = paged_each(g, p, on_page, l, err);
+    l->regions = NULL;
     if (r != 0) return r;
-    if (here.n == 0) return gp_fail(err, GP_EPROTO, "%s: the reply names no zone: check the endpoint", what);
+    if (here.n == 0) return gp_fail(err, GP_EPROTO, "%s: the reply names no zone: check the endpoint", p->what);
     for (size_t i = 0; i < seen->n; i++)
         if (!strv_has(&here, seen->v[i])) add_once(l->gaps, seen->v[i]);
     bool first = seen->n == 0;
@@ -164,11 +220,9 @@ static int on_rules(void *ctx, const json_t *page, struct gp_error *err) {
     return 0;
 }
 
-static int list_rules(struct google *g, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
-    struct rule_listing l = {req, ret};
+static const struct paged *ask_rules(struct google *g, struct paged_set *all) {
     GP_AUTO_FREE char *base = google_url(g, "global/firewalls?maxResults=" PAGE);
-    GP_AUTO_FREE char *url = rest_with_param(base, "filter", "name eq \"gpuprov-.*\"");
-    return google_pages(g, "google firewalls.list", url, on_rules, &l, err);
+    return paged_add(all, "firewalls.list", rest_with_param(base, "filter", "name eq \"gpuprov-.*\""));
 }
 
 /* --- machines of the journal whose labels were changed --- */
@@ -231,17 +285,25 @@ static int list_all(struct google *g, const struct list_req *req, struct resourc
                     struct strv *gaps, struct gp_error *err) {
     struct google_wanted w = {.owner = req->owner, .stack = req->stack};
     struct google_wanted by_uid = {.owner = req->owner, .uid = req->uid};
-    struct listing l = {"instances", google_instance_read, &w, ret, NULL, gaps};
-    int r = list_kind(g, &l, seen, err);
-    if (r == 0 && req->uid != NULL && req->stack != NULL) {
-        l.wanted = &by_uid;
-        r = list_kind(g, &l, seen, err);
-    }
-    if (r == 0) r = list_known(g, req, ret, err);
-    if (r != 0 || req->nodes_only) return r;
+    struct listing nodes = {"instances", google_instance_read, &w, ret, NULL, gaps};
+    struct listing more = {"instances", google_instance_read, &by_uid, ret, NULL, gaps};
     struct listing disks = {"disks", google_disk_read, &w, ret, NULL, gaps};
-    r = list_kind(g, &disks, seen, err);
-    return r == 0 ? list_rules(g, req, ret, err) : r;
+    struct rule_listing rules = {req, ret};
+    struct paged_set all = {0};
+    const struct paged *of_nodes = ask_kind(g, &all, &nodes), *of_more = NULL, *of_disks = NULL, *of_rules = NULL;
+    if (req->uid != NULL && req->stack != NULL) of_more = ask_kind(g, &all, &more);
+    if (!req->nodes_only) {
+        of_disks = ask_kind(g, &all, &disks);
+        of_rules = ask_rules(g, &all);
+    }
+    paged_read(g, &all);
+    int r = list_kind(g, of_nodes, &nodes, seen, err);
+    if (r == 0 && of_more != NULL) r = list_kind(g, of_more, &more, seen, err);
+    if (r == 0) r = list_known(g, req, ret, err);
+    if (r == 0 && of_disks != NULL) r = list_kind(g, of_disks, &disks, seen, err);
+    if (r == 0 && of_rules != NULL) r = paged_each(g, of_rules, on_rules, &rules, err);
+    paged_clear(&all);
+    return r;
 }
 
 int google_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {

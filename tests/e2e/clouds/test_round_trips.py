@@ -2,6 +2,10 @@
 """How many round trips a launch waits for before its create call, at each cloud's stand-in with a latency on every call.
 Nothing here depends on the time that passes, but on what is under way at once. EC2 has tests/e2e/aws/test_aws_rounds.py;
 tests/bench/clouds.py has the times."""
+import json
+import subprocess
+
+import ec2
 import pytest
 from far_clouds import FAR
 
@@ -21,3 +25,15 @@ def test_round_trips_before_the_create_call(tmp_path, provider, nodes):
             seen.append(far.before_create())
             told = ["%s %s" % (r["method"], r["target"][:120]) for r in far.cloud.log]
     assert min(seen) == MOST[provider][nodes > 1], (seen, told)
+
+
+def test_a_list_at_google_is_one_round_trip(tmp_path):
+    with FAR["google"](tmp_path, 2, latency=0.4) as far:
+        far.drive()
+        far.cloud.log.clear()
+        done = subprocess.run([ec2.BUILD / "tests/drivers/provider_drive", "google", far.spec, "list"], env=far.env,
+                              capture_output=True, text=True, timeout=100, check=False)
+        kinds = sorted(r["kind"] for r in json.loads(done.stdout)["resources"])
+        assert kinds == ["group", "group", "instance", "instance"], done.stdout
+        lists = far.cloud.requests("aggregated/instances|aggregated/disks|global/firewalls")
+        assert len(lists) == 3 and max(r["at"] for r in lists) < min(r["end"] for r in lists)
