@@ -56,6 +56,9 @@ def test_from_a_spec_to_proven_nodes_and_back(lab, program, tmp_path):
     lab.host(nodes[1]["id"]).sh("systemctl poweroff --no-block")
     wait_for(lambda: lab.about(nodes[1]["id"]).get("ended") == "itself", 120)
     wait_for(lambda: {s.id: s.status for s in lab.call(eye.servers)}[nodes[1]["id"]] == "SHUTOFF", 60)
+    status = me.json("status", "llm", code=None)["stacks"][0]
+    assert [(n["phase"], n["state"], n["billed"]) for n in status["nodes"]] == [
+        ("ready", "running", True), ("failed", "stopped", True)], status
     # another machine, which has no record, ends it
     machine(lab, program, tmp_path, "other")("down", spec, "--yes", timeout=300)
     wait_for(lambda: not lab.call(eye.left), 60)
