@@ -20,6 +20,7 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
     run->spec = spec;
     run->lock.fd = -1;
     run->end_ms = (int64_t)20 * 60 * 1000;
+    run->blind_ms = (int64_t)60 * 1000;
     run->stack.name = xstrdup(name);
     run_events_init(run, name);
     if (spec != NULL) run->stack.spec_hash = xstrdup(spec->hash);

@@ -96,6 +96,7 @@ struct run {
     struct watch *watch;     /* while it runs */
     struct run_cache *cache; /* likewise; NULL: the spec has none */
     int64_t end_ms;          /* time limit for the termination of machines */
+    int64_t blind_ms;        /* and for a place that cannot be listed, once nothing else is left; at least two lists */
     atomic_int failed_steps; /* nodes whose step failed: the first ones are kept in full */
     struct run_validation validation;
 };

@@ -141,6 +141,7 @@ struct teardown {
     int quiet;            /* reads in a row without machines */
     int clean;            /* reads in a row without anything */
     int blind;            /* reads in a row in which a provider could not be seen */
+    int64_t blind_ms;     /* when the first of them began */
     bool looked;          /* the first round is over */
     bool claim_seen;      /* the stack's one claim was listed */
     int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
@@ -235,6 +236,12 @@ static bool may_heal(const struct run *run) {
     return false;
 }
 
+/* Whether to give up on the places that could not be listed. A list has retries of its own: of a region that does not
+ * answer, one takes a minute, so the time counts too. */
+static bool stays_blind(const struct teardown *t) {
+    return t->blind >= TRIES || !may_heal(t->run) || clock_ms() - t->blind_ms >= t->run->blind_ms;
+}
+
 /* A machine that is left alone may keep a group in use for ever. */
 static bool left_alone(const struct run *run) {
     for (size_t i = 0; i < run->look.unreadable.list.len; i++)
@@ -246,6 +253,7 @@ static bool left_alone(const struct run *run) {
 static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list seen = {0};
+    int64_t began_ms = clock_ms();
     int r = look_for_run(run, &seen, err);
     if (r == 0) r = end_unlisted(t, &seen, err);
     if (r != 0) return r;
@@ -253,6 +261,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     struct round n = count(run, &seen);
     t->claim_seen = t->claim_seen || n.claims > 0;
     t->blind = coverage_whole(&run->look.covered) ? 0 : t->blind + 1;
+    if (t->blind == 1) t->blind_ms = began_ms;
     bool settled = clock_left_ms(t->settle_until_ms) == 0 && (t->claim_seen || clock_left_ms(t->claim_until_ms) == 0);
     r = note_gone(t, &seen, settled, err);
     if (r != 0) return r;
@@ -266,7 +275,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     if (t->groups_until_ms == 0)
         t->groups_until_ms = clock_deadline(left_alone(run) ? run_settle_ms(run) : (int64_t)GROUPS_MS);
     if (t->clean >= 2 || clock_left_ms(t->groups_until_ms) == 0) {
-        *ret_done = t->blind == 0 || t->blind >= TRIES || !may_heal(run);
+        *ret_done = t->blind == 0 || (t->blind >= 2 && stays_blind(t));
         return 0;
     }
     if (n.others > 0) return destroy_layer(run, &seen, DESTROY_OTHERS, &t->asked, err);

@@ -37,6 +37,7 @@ static struct {
     int max_count[3];                                        /* of the offers, by zone; 0: unknown */
     bool looks_nowhere;                                      /* its lists fill no `looked` */
     bool list_fails, open_fails, no_credentials;             /* no_credentials: why open fails */
+    enum gp_code list_code;                                  /* of list_fails; 0: GP_EAUTH */
     const char *account;                                     /* that the credentials are for */
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
@@ -314,7 +315,8 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
     if (other && cloud.other_list_fails) return gp_fail(err, GP_EENDPOINT, "it does not answer");
     if (!other) cloud.lists++;
     bool from_here = cloud.list_fails_at > 0 && cloud.lists >= cloud.list_fails_at;
-    if (!other && (cloud.list_fails || from_here)) return gp_fail(err, GP_EAUTH, "no credentials");
+    if (!other && (cloud.list_fails || from_here))
+        return gp_fail(err, cloud.list_code != GP_OK ? cloud.list_code : GP_EAUTH, "no credentials");
     for (size_t i = 0; i < cloud.things.list.len; i++) {
         struct resource *r = &cloud.things.list.items[i];
         if (r->state == RES_STOPPING && --cloud.gone_after <= 0) {

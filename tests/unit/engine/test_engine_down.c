@@ -3,7 +3,9 @@
  * launches, leftovers of an earlier stack of the same name, tombstones. */
 #include "base/gp_base.h"
 
+#include "engine/run/open_known.h"
 #include "engine/stack/forget.h"
+#include "engine/stack/teardown.h"
 #include "engine_cloud.h"
 
 #include <sqlite3.h>
@@ -245,6 +247,32 @@ static void test_gc_with_a_region_that_is_not_seen(void **state) {
     assert_non_null(strstr(err.msg, "r9"));
     gc_result_clear(&res);
     assert_int_equal(running(), 0);
+}
+
+/* Of a stack that nothing is known of: there is nothing to wait for but the list. */
+static int lists_of_a_teardown(struct fixture *f, int64_t blind_ms, enum gp_code code) {
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    struct run *run = NULL;
+    assert_int_equal(run_open_ending(f->e, f->spec, "t", &run, &err), 0);
+    run->blind_ms = blind_ms;
+    cloud.list_fails = true;
+    cloud.list_code = code;
+    cloud.lists = 0;
+    assert_int_equal(teardown(run, &res, &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "not looked at: aws"));
+    down_result_clear(&res);
+    run_close(run);
+    return cloud.lists;
+}
+
+/* A place that stays unreadable is listed for a limited number of rounds, and for a limited time. */
+static void test_a_place_that_does_not_answer(void **state) {
+    struct fixture *f = *state;
+    int two_rounds = lists_of_a_teardown(f, 0, GP_EENDPOINT);
+    assert_true(two_rounds > 0);
+    assert_int_equal(lists_of_a_teardown(f, GP_NEVER, GP_EENDPOINT) * 2, two_rounds * 5);
+    assert_int_equal(lists_of_a_teardown(f, GP_NEVER, GP_EAUTH), two_rounds); /* refused: it will not heal */
 }
 
 /* A launch of unknown outcome and no way to look: nothing has an id, and still it may be billed. */
@@ -538,6 +566,7 @@ int main(void) {
         T(test_a_claim_that_names_no_regions),
         T(test_a_denied_region_that_does_not_matter),
         T(test_gc_with_a_region_that_is_not_seen),
+        T(test_a_place_that_does_not_answer),
         T(test_blind_with_an_open_launch),
         T(test_a_journal_that_cannot_be_written),
         T(test_a_journal_that_heals),
