@@ -83,8 +83,23 @@ static int gap(struct engine *e, const struct images_result *ret, struct gp_erro
     return r;
 }
 
+/* A place of --in without images would be left out without a word. */
+static int check_places(const struct engine *e, struct gp_error *err) {
+    const struct strv *only = e->opts.only;
+    for (size_t i = 0; only != NULL && i < only->n; i++) {
+        GP_AUTO_FREE char *name = xstrndup(only->v[i], strcspn(only->v[i], "/"));
+        const struct provider_ops *ops = provider_find(name);
+        if (ops == NULL || ops->images != NULL) continue;
+        return gp_fail(err, GP_EUSAGE,
+                       "%s: gpuprov makes no images there, so there are none to look for: remove it from --in", name);
+    }
+    return 0;
+}
+
 int engine_images(struct engine *e, struct images_result *ret, struct gp_error *err) {
-    int r = list_all(e, ret, err);
+    int r = check_places(e, err);
+    if (r != 0) return r;
+    r = list_all(e, ret, err);
     look_set_aside(e, &ret->looked);
     if (r == 0) r = gap(e, ret, err);
     return r == 0 ? look_unreadable_error(&ret->unreadable, "images", err) : r;
@@ -182,7 +197,8 @@ int engine_images_remove(struct engine *e, const struct images_req *req, struct 
     GP_AUTO_RESOURCES struct resource_list what = {0};
     GP_AUTO_STR struct str names = {0};
     struct gp_error first = {0};
-    int r = list_all(e, ret, err);
+    int r = check_places(e, err);
+    if (r == 0) r = list_all(e, ret, err);
     if (r == 0) r = choose(ret, req->ids, &what, err);
     if (r != 0) return r;
     for (size_t i = 0; i < what.list.len; i++)

@@ -79,6 +79,8 @@ def test_unknown_verb(gpuprov):
     # the last node that a spec can have
     (["logs", "x/4095"], "there is no log of a stack 'x' on this machine; 'gpuprov status' lists the stacks"),
     (["down", "Bad_Name"], "neither an existing spec file"),
+    (["images", "--in", "aws,ssh"], "ssh: gpuprov makes no images there, so there are none to look for: remove it"),
+    (["images", "--in", "lambda/us-east-1", "--remove", "--yes", "x"], "lambda: gpuprov makes no images there"),
     (["gc", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "nowhere"], "unknown provider 'nowhere'"),
     (["providers", "--policy"], "gpuprov providers NAME --policy (aws, "),
