@@ -63,7 +63,7 @@ struct prepare_req {
     bool further; /* the stack is claimed at another provider: the claim here has that uid */
     /* NULL, or all known resources of a stack that has machines. Then nothing is claimed, and only changes that
        running machines allow are applied: the networks that may reach them and, with spec->moves_deadline,
-       the deadline stack->expires_s. Borrowed. */
+       the deadline stack->expires_s. Machines of a launch that was cut are completed. Borrowed. */
     const struct resource_list *known;
 };
 
@@ -77,8 +77,9 @@ struct create_req {
     const char *user_data;        /* rendered cloud-init or start script; "" where there is none */
     const char *host_key_private; /* first-contact key in OpenSSH PEM; "" where not used */
     const char *host_key_public;
-    const struct intent *replay; /* not NULL: an earlier intent whose outcome is unknown: replay its
-                                     token and body exactly */
+    /* Not NULL: an earlier intent whose outcome is unknown: replay its token and body exactly. The offer then has only
+       the intent's provider, region and zone: everything else is in the body. */
+    const struct intent *replay;
 };
 
 struct list_req {

@@ -192,15 +192,16 @@ static void begin_stack(struct run *run, const char *region) {
     run->stack = s;
 }
 
-/* Applies the keys that may change while machines run: who may connect to them, and their deadline. */
+/* Applies the keys that may change while machines run: who may connect to them, and their deadline. A provider also
+ * completes machines of a launch that was cut here: their addresses, and a deadline that nobody read back. */
 static int apply_to_machines(struct run *run, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     char when[40];
     int r = 0;
     if (run->moved_expires_s != 0) run->stack.expires_s = run->moved_expires_s;
-    for (size_t i = 0; i < run->others.list.len; i++) {
-        resource_list_add(&known, &run->others.list.items[i]);
-    }
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists) resource_list_add(&known, &run->nodes[i].res);
+    for (size_t i = 0; i < run->others.list.len; i++) resource_list_add(&known, &run->others.list.items[i]);
     for (size_t i = 0; r == 0 && i < run->providers.len; i++) {
         struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .known = &known};
         r = run->providers.items[i]->ops->prepare(run->providers.items[i], &req, err);

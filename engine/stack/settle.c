@@ -44,6 +44,7 @@ static int settle_by_listing(struct run *run, const struct intent *in, struct fi
 }
 
 static int settle_launch(struct run *run, const struct intent *in, struct finding *found, struct gp_error *err) {
+    /* prepare has completed these machines (claim_take), as create's replay would */
     if (all_there(run, in)) return journal_intent_end(run->e->journal, in->id, INTENT_DONE, "found by tags", err);
     bool same_spec = in->spec_hash != NULL && str_eq(in->spec_hash, run->spec->hash);
     if (!same_spec) return settle_by_listing(run, in, found, err);
@@ -64,7 +65,8 @@ int settle_launches(struct run *run, struct finding *found, struct gp_error *err
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
         if (in->kind == RES_IMAGE) continue; /* bake settles it */
-        /* named resources: the provider finds them by name, so a listing settles them */
+        /* Groups and keys cost nothing, and a listing settles them: create finds one that appears later by its name,
+         * down and gc by its tags. */
         r = in->kind != RES_INSTANCE
                 ? journal_intent_end(run->e->journal, in->id, INTENT_DONE, "settled by listing", err)
                 : settle_launch(run, in, found, err);

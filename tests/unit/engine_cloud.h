@@ -58,11 +58,13 @@ static struct {
     struct engine *cancel_in_create; /* Ctrl-C while the first create is under way */
     bool never_made;                 /* the lost create made nothing */
     char *under_way;                 /* what the second Ctrl-C would print then */
+    struct strv known;               /* the ids that prepare got of a stack with machines */
 } cloud;
 
 static void cloud_reset(void) {
     resource_list_clear(&cloud.things);
     free(cloud.under_way);
+    strv_clear(&cloud.known);
     memset(&cloud, 0, sizeof cloud);
     cloud.lose_reply_at = -1;
 }
@@ -197,6 +199,8 @@ GP_UNUSED static struct resource *add_of(enum resource_kind kind, const char *id
 }
 
 static int fake_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
+    for (size_t i = 0; req->known != NULL && i < req->known->list.len; i++)
+        if (p->ops == &provider_aws) strv_add(&cloud.known, req->known->list.items[i].id);
     if (req->known != NULL) return 0;
     for (size_t i = 0; i < cloud.things.list.len; i++) {
         struct resource *r = &cloud.things.list.items[i];

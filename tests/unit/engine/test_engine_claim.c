@@ -156,6 +156,17 @@ static void test_networks_of_an_offer_may_change(void **state) {
     assert_non_null(strstr(err.msg, "'offers[0]."));
 }
 
+/* prepare_req.known has everything of the stack: its nodes too, each once. */
+static void test_prepare_gets_the_nodes(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(adopt_stack(f->run, NULL, &err), 0);
+    assert_int_equal(claim_take(f->run, &err), 0);
+    assert_int_equal(cloud.known.n, 3);
+    assert_true(strv_has(&cloud.known, "i-0") && strv_has(&cloud.known, "i-1") && strv_has(&cloud.known, "sg-1"));
+}
+
 static void test_plan_of_the_most_nodes(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
@@ -269,6 +280,7 @@ int main(void) {
         T(test_other_machines_are_refused),
         T(test_networks_of_an_offer_may_change),
         T(test_a_provider_that_does_not_open),
+        T(test_prepare_gets_the_nodes),
         T(test_plan_of_the_most_nodes),
         T(test_next_step_of_other_machines),
         T(test_other_machines_after_the_end),
