@@ -44,7 +44,8 @@ static void show(struct invocation *inv, const struct images_result *res, bool r
     }
     show_images(&res->images, stdout);
     show_unreadable(&res->unreadable, stdout);
-    if (res->images.list.len == 0 && res->looked.list.len > 0) puts("no baked image was found; 'gpuprov bake SPEC' makes one");
+    if (res->images.list.len == 0 && res->looked.list.len > 0)
+        puts("no baked image was found; 'gpuprov bake SPEC' makes one");
     show_looked(&res->looked, stdout);
 }
 
