@@ -13,6 +13,7 @@
 #include "ssh/ssh.h"
 #include "templates/templates.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 enum found { FOUND, MISSING, LIMITED };
@@ -98,25 +99,52 @@ static void look_at_local(struct items *l) {
         line);
 }
 
+/* The question to one provider, in a thread of its own: each of them may wait for a network. */
+struct account {
+    const struct provider_ops *ops;
+    struct str text;
+    struct gp_error err;
+    bool usable, started;
+    int r;
+    pthread_t thread;
+};
+
+static void *ask_account(void *arg) {
+    struct account *a = arg;
+    a->r = a->ops->doctor(&a->text, &a->usable, &a->err);
+    return NULL;
+}
+
 /* An account that is not configured is no fault of this machine; one that is refused is. *code: its exit code. */
-static void look_at_accounts(struct items *l, int *code) {
-    for (size_t i = 0; provider_registry[i] != NULL; i++) {
-        const struct provider_ops *ops = provider_registry[i];
-        GP_AUTO_STR struct str text = {0};
-        struct gp_error err = {0};
-        bool usable = false;
-        if (ops->doctor == NULL) continue;
-        int r = ops->doctor(&text, &usable, &err);
-        if (r != 0) *code = gp_exit_worst(*code, gp_exit_code(err.code));
-        if (r != 0) {
-            GP_AUTO_FREE char *how = xasprintf("until then no verb can use %s", ops->name);
-            add(l, ops->name, MISSING, true, how, xstrdup(err.msg));
-        } else {
-            GP_AUTO_FREE char *how =
-                xasprintf("needed by stacks on %s: %s", ops->name, str_without_name(text.s, ops->name));
-            add(l, ops->name, usable ? FOUND : MISSING, false, how, xstrdup(usable ? text.s : "not configured"));
-        }
+static void add_account(struct items *l, const struct account *a, int *code) {
+    if (a->r != 0) *code = gp_exit_worst(*code, gp_exit_code(a->err.code));
+    if (a->r != 0) {
+        GP_AUTO_FREE char *how = xasprintf("until then no verb can use %s", a->ops->name);
+        add(l, a->ops->name, MISSING, true, how, xstrdup(a->err.msg));
+    } else {
+        GP_AUTO_FREE char *how =
+            xasprintf("needed by stacks on %s: %s", a->ops->name, str_without_name(a->text.s, a->ops->name));
+        add(l, a->ops->name, a->usable ? FOUND : MISSING, false, how,
+            xstrdup(a->usable ? a->text.s : "not configured"));
     }
+}
+
+static void look_at_accounts(struct items *l, int *code) {
+    size_t n = 0;
+    while (provider_registry[n] != NULL) n++;
+    struct account *all = xcalloc(n, sizeof *all);
+    for (size_t i = 0; i < n; i++) {
+        all[i].ops = provider_registry[i];
+        if (all[i].ops->doctor == NULL) continue;
+        all[i].started = pthread_create(&all[i].thread, NULL, ask_account, &all[i]) == 0;
+        if (!all[i].started) ask_account(&all[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (all[i].started) pthread_join(all[i].thread, NULL);
+        if (all[i].ops->doctor != NULL) add_account(l, &all[i], code);
+        str_clear(&all[i].text);
+    }
+    free(all);
 }
 
 static const char *mark(enum found f) { return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing"; }

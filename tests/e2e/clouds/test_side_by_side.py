@@ -28,8 +28,8 @@ def run_fixture(gpuprov, clouds, tmp_path):
     return gpuprov
 
 
-@pytest.mark.parametrize("words", [["status"], ["gc"], ["gc", "--dry-run"], ["down", "unknown"]], ids=" ".join)
-def test_two_clouds_overlap(run, clouds, words):
+def hold_both(clouds):
+    """Holds the first request at each cloud until both have one. Returns a list that gets an entry for each."""
     both = threading.Barrier(len(clouds))
     overlaps = []
 
@@ -40,9 +40,25 @@ def test_two_clouds_overlap(run, clouds, words):
 
     for cloud in clouds:
         cloud.rule("^GET ", "edit", times=1, change=hold)
+    return overlaps
+
+
+@pytest.mark.parametrize("words", [["status"], ["gc"], ["gc", "--dry-run"], ["down", "unknown"]], ids=" ".join)
+def test_two_clouds_overlap(run, clouds, words):
+    overlaps = hold_both(clouds)
     done = run(*words, "--in", "shadeform,lambda", "--json")
     assert len(overlaps) == len(clouds)
     if words[0] == "down":  # of a stack that the journal does not know
         return
     places = [place["provider"] for place in done.json["looked"]]
     assert places and places == sorted(places, key=["lambda", "shadeform"].index)  # the registry's order
+
+
+def test_doctor_asks_two_clouds_at_once(run, clouds):
+    overlaps = hold_both(clouds)
+    done = run("doctor", "--json", code=None, env={"ALIBABA_CLOUD_ECS_METADATA_DISABLED": "true"})
+    assert len(overlaps) == len(clouds)
+    items = {item["name"]: item for item in done.json["items"]}
+    assert items["lambda"]["found"] == items["shadeform"]["found"] == "ok", items
+    accounts = [item["name"] for item in done.json["items"]][-9:]
+    assert accounts.index("aws") < accounts.index("lambda") < accounts.index("shadeform")
