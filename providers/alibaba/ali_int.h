@@ -190,6 +190,15 @@ int ali_disk_check(const struct ali *a, const struct spec *spec, const char *reg
                    struct gp_error *err);
 void ali_disk_query(struct str *query, int gib); /* DescribePrice of such a disk */
 
+/* --- the fabric (fabric.c) --- */
+/* Remembers how many elastic RDMA interfaces a type takes. */
+void ali_fabric_seen(struct ali *a, const char *region, const char *type, int interfaces);
+char *ali_fabric_text(const struct ali *a, const struct spec *spec, const char *region,
+                      const char *type); /* of an offer; caller frees */
+/* The primary interface of a launch: VSwitch, group and, where the gang uses it, eRDMA. */
+void ali_interface_add(struct str *query, const struct ali *a, const struct create_req *req,
+                       const struct ali_place *at);
+
 /* --- quotas (quota.c) --- */
 struct ali_vcpus {
     int64_t most, used; /* negative: unknown */
@@ -211,6 +220,7 @@ struct ali_cache {
     struct ali_vswitches vswitches;
     struct strv vswitch_regions; /* whose default ones are known */
     struct strv groups_ready;    /* "region/id" with the rules of the spec */
+    struct strv erdma;           /* "region/type" of types that have it */
     struct ali_images images;
     VEC_OF(struct ali_quota *) quotas;
     char *claim_made; /* uid of a stack that this process has just claimed: it has nothing yet */

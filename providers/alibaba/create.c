@@ -66,8 +66,7 @@ static int build(const struct ali *a, const struct create_req *req, const struct
     ali_param(query, "ClientToken", token);
     ali_param(query, "AutoReleaseTime", when);
     ali_param(query, "InstanceName", name); /* the number is the node's slot */
-    ali_param(query, "VSwitchId", at->vswitch);
-    ali_param(query, "SecurityGroupId", at->group);
+    ali_interface_add(query, a, req, at);
     if (req->spec->access.public_ip) {
         ali_param(query, "InternetChargeType", "PayByTraffic");
         ali_param(query, "InternetMaxBandwidthOut", "100"); /* Mbit/s; without it a node has no public address */

@@ -118,7 +118,9 @@ static int read_nic(struct resource *r, const json_t *item, const char *region, 
     const char *status = word_or(json_str(item, "Status", ""));
     read_tags(r, item, region, -1);
     resource_set(&r->zone, word_or(json_str(item, "ZoneId", "")));
-    resource_set(&r->state_reason, status);
+    bool erdma = strcmp(json_str(item, "NetworkInterfaceTrafficMode", ""), "HighPerformance") == 0;
+    GP_AUTO_FREE char *reason = xasprintf("%s%s", status, erdma ? ", eRDMA" : "");
+    resource_set(&r->state_reason, reason);
     r->state = strcmp(status, "Available") == 0  ? RES_STOPPED
                : strcmp(status, "Deleting") == 0 ? RES_STOPPING
                                                  : RES_RUNNING;

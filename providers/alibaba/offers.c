@@ -112,7 +112,8 @@ static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
     struct search *s = ctx;
     const char *name = json_str(item, "InstanceTypeId", "");
     int64_t gpus = json_int(item, "GPUAmount", 0), vcpus = json_int(item, "CpuCoreCount", 0);
-    if (!form_word(name) || gpus < 0 || gpus > 64 || vcpus < 0 || vcpus > 100000)
+    int64_t erdma = json_int(item, "EriQuantity", 0);
+    if (!form_word(name) || gpus < 0 || gpus > 64 || vcpus < 0 || vcpus > 100000 || erdma < 0 || erdma > 1024)
         return gp_fail(err, GP_EPROTO,
                        "ecs DescribeInstanceTypes in %s: an entry without a type's name and counts: run "
                        "the same command again",
@@ -128,6 +129,7 @@ static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
     str_one_line(t.gpu);
     if (t.gpu[0] != '\0' && !strv_has(&s->models, t.gpu)) strv_add(&s->models, t.gpu);
     if (fits(s, &t)) {
+        ali_fabric_seen(s->a, s->region, t.name, (int)erdma);
         vec_push(&s->types, t);
     } else {
         free(t.name);
@@ -413,6 +415,7 @@ static void add_offer(struct search *s, const struct type *t, const char *zone, 
                       .vcpus = t->vcpus,
                       .memory_gib = t->memory_gib,
                       .disk_gib = ali_disk_gib(s->a, s->spec, s->image.id, t->gpus),
+                      .fabric = ali_fabric_text(s->a, s->spec, s->region, t->name),
                       .quota = ali_quota_text(s->a, s->region, s->want->market),
                       .max_count = 100};
     set_price(s, t, zone, &o);

@@ -17,7 +17,7 @@ import time
 import uuid
 from urllib.parse import parse_qsl
 
-from alibaba_gate import API, Gateway, check_reply, check_request, fault, new_id, now_text
+from alibaba_gate import API, Gateway, check_reply, check_request, fault, new_id, now_text, primary
 from mock import Fault  # noqa: UP026
 
 REGION = "ap-southeast-1"
@@ -29,7 +29,9 @@ TYPES = {  # GPUs, GPU, GPU memory, cores, memory, price with a disk of 100 GiB
     "ecs.gn6e-c12g1.3xlarge": (1, "NVIDIA V100", 32, 12, 92, 4.9), "ecs.vgn6i-m4.xlarge": (1, "NVIDIA T4/4", 4, 4, 23, 0.5),
     "ecs.sgn7i-vws-m2.xlarge": (1, "NVIDIA A10*1/12", 2, 4, 15.5, 0.3),
     "ecs.gn7e-c16g1.32xlarge": (8, "NVIDIA A100 80GB", 80, 128, 1000, 41.9), "ecs.c7.large": (0, "", 0, 2, 4, 0.09),
+    "ecs.ebmgn7ix.32xlarge": (8, "NVIDIA A10", 24, 128, 512, 11.4),
 }
+ERDMA = {"ecs.ebmgn7ix.32xlarge": 1}  # elastic RDMA interfaces
 
 
 # --- the cloud ---
@@ -139,7 +141,8 @@ class Alibaba(Gateway):
             if not int(q.get("MinimumCpuCoreCount", 0)) <= cores <= int(q.get("MaximumCpuCoreCount", 9999)):
                 continue
             out.append({"InstanceTypeId": name, "GPUAmount": gpus, "GPUSpec": gpu, "GPUMemorySize": gib,
-                        "CpuCoreCount": cores, "MemorySize": memory, "CpuArchitecture": "X86"})
+                        "CpuCoreCount": cores, "MemorySize": memory, "CpuArchitecture": "X86",
+                        "EriQuantity": ERDMA.get(name, 0)})
         return self.page("InstanceTypes", "InstanceType", out, q)
 
     def do_DescribeAvailableResource(self, q, _):
@@ -441,6 +444,7 @@ class Alibaba(Gateway):
 
     def do_RunInstances(self, q, _):
         ids = self.once(q)
+        q = primary(q, ERDMA.get(q["InstanceType"], 0))
         if ids is None:
             try:
                 if q.get("DryRun") == "true":
@@ -467,7 +471,8 @@ class Alibaba(Gateway):
                                "address": len(self.instances) + 10, "created": now_text(self.now(), True)}
         self.disks[new_id("d-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"],
                                     "encrypted": q.get("SystemDisk.Encrypted") == "true", "gib": int(q["SystemDisk.Size"])}
-        self.nics[new_id("eni-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"], "vswitch": q["VSwitchId"]}
+        self.nics[new_id("eni-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"], "vswitch": q["VSwitchId"],
+                                     "mode": q.get("mode", "Standard")}
         self.stock[q["InstanceType"], q["ZoneId"]] -= 1
         return iid
 
@@ -558,7 +563,8 @@ class Alibaba(Gateway):
 
     def do_DescribeNetworkInterfaces(self, q, _):
         items = [{"NetworkInterfaceId": nid, "Status": "InUse" if one["instance"] else "Available", "ZoneId": one["zone"],
-                  "InstanceId": one["instance"], "VSwitchId": one["vswitch"], "Tags": self.tag_list(one["tags"])}
+                  "InstanceId": one["instance"], "VSwitchId": one["vswitch"], "Tags": self.tag_list(one["tags"]),
+                  "NetworkInterfaceTrafficMode": one["mode"]}
                  for nid, one in self.nics.items() if self.tagged(one["tags"], q)]
         return self.page("NetworkInterfaceSets", "NetworkInterfaceSet", items, q)
 

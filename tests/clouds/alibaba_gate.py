@@ -112,6 +112,22 @@ def check_reply(form, value, where):
             check_reply(form[k], v, where + "." + k)
 
 
+def primary(q, interfaces):
+    """A launch whose VSwitch and group are those of its primary interface, with both where a plain one has them.
+    interfaces: how many elastic RDMA interfaces the type takes."""
+    one = "NetworkInterface.1."
+    if not any(k.startswith("NetworkInterface.") for k in q):
+        return q
+    if q.get(one + "InstanceType") != "Primary" or any(k.startswith("NetworkInterface.2") for k in q):
+        raise fault(400, "InvalidParameter", "only a primary interface is modelled: it alone gets the tags")
+    if "VSwitchId" in q or "SecurityGroupId" in q:
+        raise fault(400, "InvalidParameter.Conflict", "VSwitchId, SecurityGroupId and a primary interface")
+    mode = q.get(one + "NetworkInterfaceTrafficMode", "Standard")
+    if mode not in ("Standard", "HighPerformance") or (mode == "HighPerformance" and not interfaces):
+        raise fault(400, "InvalidParameter.NetworkInterfaceTrafficMode", "the instance type has no eRDMA")
+    return dict(q, VSwitchId=q[one + "VSwitchId"], SecurityGroupId=q[one + "SecurityGroupId"], mode=mode)
+
+
 # --- the gateway ---
 
 class Gateway(Mock):

@@ -142,6 +142,24 @@ def test_request_of_a_gang(tmp_path, cloud):
     assert cloud.left() == []
 
 
+@pytest.mark.parametrize("fabric, nodes, gpu, erdma", [
+    ("auto", 2, "A10:8", True), ("none", 2, "A10:8", False), ("auto", 1, "A10:8", False), ("auto", 2, "T4:1", False)])
+def test_a_gang_uses_the_erdma_of_its_type(tmp_path, cloud, fabric, nodes, gpu, erdma):
+    text = spec(tmp_path, gpu=gpu, nodes=nodes, bootstrap={"fabric": fabric})
+    run = Drive(environment(cloud, tmp_path), text, "create")
+    assert run.rc == 0, run.text
+    q = query(cloud.actions("RunInstances")[0])
+    own = {k.rpartition(".")[2]: v for k, v in q.items() if k.startswith("NetworkInterface.1.")}
+    place = own if erdma else q
+    assert place["VSwitchId"].startswith("vsw-") and place["SecurityGroupId"] in cloud.groups
+    assert own == ({"InstanceType": "Primary", "NetworkInterfaceTrafficMode": "HighPerformance",
+                    **{k: place[k] for k in ("VSwitchId", "SecurityGroupId")}} if erdma else {})
+    listed = Drive(environment(cloud, tmp_path), text, "list").of_kind("network-interface")
+    assert {r["reason"] for r in listed} == {"InUse, eRDMA" if erdma else "InUse"} and len(listed) == nodes
+    assert Drive(environment(cloud, tmp_path), text, "destroy").rc == 0
+    assert cloud.left() == []
+
+
 def test_an_image_has_its_size_and_its_way_to_metadata(tmp_path, cloud):
     text = spec(tmp_path, image={"id": "m-image0001"}, nodes=1)
     assert Drive(environment(cloud, tmp_path), text, "create").rc == 0
@@ -389,6 +407,7 @@ def test_a_list_that_does_not_end(tmp_path, cloud):
 @pytest.mark.parametrize("action, path, value", [
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "GPUAmount"), 10 ** 18),
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "CpuCoreCount"), -1),
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "EriQuantity"), 10 ** 12),
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "InstanceTypeId"), "ecs.x/../y"),
     ("DescribeAvailableResource", ("AvailableZones", "AvailableZone", 0, "ZoneId"), "a b"),
     ("DescribeImages", ("Images", "Image", 0, "ImageId"), "m-\x1b[2J"),

@@ -82,6 +82,12 @@ def test_plan_buys_nothing_and_names_who_ends_a_node(tmp_path, at_cloud, cloud):
     assert cloud.left() == [] and not [r for r in cloud.log if "Create" in r["target"] or "RunInstances" in r["target"]]
 
 
+def test_plan_names_the_fabric_of_a_gang(tmp_path, at_cloud):
+    for fabric, words in (("auto", "fabric: eRDMA on the primary interface"), ("none", "fabric: TCP only; the type has eRDMA")):
+        text = at_cloud("plan", spec(tmp_path, gpu="A10:8", bootstrap={"fabric": fabric}), code=2).out
+        assert words in text, text
+
+
 @pytest.mark.parametrize("own_network", [False, True])
 def test_up_and_down(tmp_path, at_cloud, cloud, own_network):
     if own_network:
