@@ -38,10 +38,11 @@ static json_t *disks_of(const struct create_req *req, const struct google_image 
 
 static json_t *network_of(const struct google *g, const struct create_req *req) {
     const struct offer *o = req->offer;
+    const char *net = req->spec->offers.items[o->spec_index].network;
     bool named = o->subnet != NULL && o->subnet[0] != '\0';
-    GP_AUTO_FREE char *path = named
-                                  ? xasprintf("projects/%s/regions/%s/subnetworks/%s", g->project, o->region, o->subnet)
-                                  : xasprintf("projects/%s/global/networks/default", g->project);
+    GP_AUTO_FREE char *path =
+        named ? xasprintf("projects/%s/regions/%s/subnetworks/%s", g->project, o->region, o->subnet)
+              : xasprintf("projects/%s/global/networks/%s", g->project, net != NULL ? net : "default");
     json_t *nic = json_pack("{s:s}", named ? "subnetwork" : "network", path);
     if (req->spec->access.public_ip)
         json_object_set_new(nic, "accessConfigs",
@@ -234,17 +235,17 @@ static int place(struct google *g, const struct create_req *req, struct gp_error
     GP_AUTO_FREE char *network = NULL;
     GP_AUTO_FREE char *home = NULL;
     const struct offer *o = req->offer;
-    int r = google_network_of(g, o->region, o->subnet, &network, err);
+    int r = google_network_of(g, o->region, &req->spec->offers.items[o->spec_index], &network, err);
     for (size_t i = 0; r == 0 && home == NULL && i < req->spec->offers.len; i++) {
         const struct spec_offer *first = &req->spec->offers.items[i];
         if (!str_eq(first->provider, "google")) continue;
-        r = google_network_of(g, first->regions.n > 0 ? first->regions.v[0] : o->region, first->subnet, &home, err);
+        r = google_network_of(g, first->regions.n > 0 ? first->regions.v[0] : o->region, first, &home, err);
     }
     if (r == 0 && !str_eq(home, network)) {
         r = gp_fail(err, GP_EUSAGE,
-                    "google: the subnet '%s' is in the network '%s', but the stack's firewall rules are in '%s': give "
-                    "subnets of one network",
-                    o->subnet, network, home);
+                    "google: the nodes of offers[%zu] are in the network '%s', but the stack's firewall rules are in "
+                    "'%s': give one network in all offers",
+                    o->spec_index, network, home);
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
     }
     return r == 0 && req->spec->nodes > 1 ? google_members_ensure(g, req->stack, network, err) : r;

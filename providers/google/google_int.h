@@ -172,8 +172,10 @@ void google_rule_resource(const struct google_rule *r, struct resource *ret);
 int google_rule_settle(struct google *g, const struct google_rule *r, struct gp_error *err);
 /* The networks that may open SSH: of all offers, or this controller's address. */
 int google_ssh_from(struct google *g, const struct spec *spec, struct strv *ret, struct gp_error *err);
-/* The network of a subnet; subnet "": "default". Cached. */
-int google_network_of(struct google *g, const char *region, const char *subnet, char **ret, struct gp_error *err);
+/* The network of an offer in that region: of its subnet, else its `network`, else "default". Cached. -GP_EUSAGE: the
+ * subnet is in another network than `network`. */
+int google_network_of(struct google *g, const char *region, const struct spec_offer *offer, char **ret,
+                      struct gp_error *err);
 /* The rule between the nodes exists when this returns. */
 int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err);
 

@@ -23,12 +23,10 @@ int google_ssh_from(struct google *g, const struct spec *spec, struct strv *ret,
     return r;
 }
 
-int google_network_of(struct google *g, const char *region, const char *subnet, char **ret, struct gp_error *err) {
+/* The network of a subnet. */
+static int network_of_subnet(struct google *g, const char *region, const char *subnet, char **ret,
+                             struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    if (subnet == NULL || subnet[0] == '\0') {
-        *ret = xstrdup("default");
-        return 0;
-    }
     GP_AUTO_FREE char *key = xasprintf("%s/%s=", region, subnet);
     for (size_t i = 0; i < g->cache->networks.n; i++)
         if (str_starts(g->cache->networks.v[i], key)) {
@@ -49,6 +47,21 @@ int google_network_of(struct google *g, const char *region, const char *subnet, 
     strv_take(&g->cache->networks, xasprintf("%s%s", key, network));
     *ret = xstrdup(network);
     return 0;
+}
+
+int google_network_of(struct google *g, const char *region, const struct spec_offer *offer, char **ret,
+                      struct gp_error *err) {
+    if (offer->subnet == NULL) {
+        *ret = xstrdup(offer->network != NULL ? offer->network : "default");
+        return 0;
+    }
+    int r = network_of_subnet(g, region, offer->subnet, ret, err);
+    if (r != 0 || offer->network == NULL || strcmp(*ret, offer->network) == 0) return r;
+    r = gp_fail(err, GP_EUSAGE,
+                "google %s: the subnet '%s' is in the network '%s', but 'network' is '%s': correct one of both", region,
+                offer->subnet, *ret, offer->network);
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return r;
 }
 
 int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err) {

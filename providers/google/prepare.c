@@ -36,7 +36,7 @@ static int network_of_spec(struct google *g, const struct spec *spec, const char
     for (size_t i = 0; i < spec->offers.len; i++) {
         const struct spec_offer *o = &spec->offers.items[i];
         if (str_eq(o->provider, "google"))
-            return google_network_of(g, o->regions.n > 0 ? o->regions.v[0] : home, o->subnet, ret, err);
+            return google_network_of(g, o->regions.n > 0 ? o->regions.v[0] : home, o, ret, err);
     }
     *ret = xstrdup("default");
     return 0;
@@ -179,7 +179,7 @@ int google_prepare(struct provider *p, const struct prepare_req *req, struct gp_
     if (r == 0 && strcmp(rule.network, network) != 0)
         r = gp_fail(
             err, GP_EEXISTS,
-            "google: the firewall rule '%s' is in the network '%.63s', but the spec's subnet is in '%.63s': run "
+            "google: the firewall rule '%s' is in the network '%.63s', but the spec's nodes are in '%.63s': run "
             "'gpuprov down' first",
             rule.name, rule.network, network);
     if (r == 0) r = google_rule_settle(g, &rule, err);

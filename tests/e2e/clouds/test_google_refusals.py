@@ -304,5 +304,27 @@ def test_a_stack_is_in_one_network(cloud, tmp_path):
     assert {f["item"]["network"].rsplit("/", 1)[1] for f in cloud.firewalls.values()} == {"other"}
     spec = write_spec(tmp_path)
     rc, result, _ = drive(cloud, tmp_path, spec, "prepare")
-    assert rc != 0 and "is in the network 'other', but the spec's subnet is in 'default'" in result["message"], result
+    assert rc != 0 and "is in the network 'other', but the spec's nodes are in 'default'" in result["message"], result
     end(cloud, tmp_path, spec)
+
+
+def test_the_network_of_an_offer(cloud, tmp_path):
+    spec = write_spec(tmp_path, offer={"network": "other"})
+    assert drive(cloud, tmp_path, spec, "create")[0] == 0
+    assert {f["item"]["network"].rsplit("/", 1)[1] for f in cloud.firewalls.values()} == {"other"}
+    nic, = bodies(cloud)[0]["instanceProperties"]["networkInterfaces"]
+    assert nic["network"] == "projects/proj-1/global/networks/other" and "subnetwork" not in nic
+    end(cloud, tmp_path, spec)
+    spec = write_spec(tmp_path, offer={"network": "other", "subnet": "apart"})
+    assert drive(cloud, tmp_path, spec, "create")[0] == 0
+    nic, = bodies(cloud)[1]["instanceProperties"]["networkInterfaces"]
+    assert nic["subnetwork"].endswith("/apart") and "network" not in nic
+    end(cloud, tmp_path, spec)
+
+
+def test_a_network_that_does_not_fit(cloud, tmp_path):
+    for offer, text in (({"network": "other", "subnet": "training"}, "is in the network 'default', but 'network' is 'other'"),
+                        ({"network": "nowhere"}, "networks/x' was not found")):
+        rc, result, _ = drive(cloud, tmp_path, write_spec(tmp_path, offer=offer), "create")
+        assert rc != 0 and text in result["message"], result
+    assert bodies(cloud) == [] and cloud.left() == []
