@@ -5,11 +5,13 @@ import json
 import random
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import google_cloud
 import pytest
 from test_google import PROGRAM, environment, write_spec
 from test_google import one_cloud  # noqa: F401
+from waiting import wait_for
 
 OWNER = google_cloud.EMAIL
 
@@ -109,25 +111,45 @@ def test_gc_does_not_call_a_place_empty_that_it_could_not_read(cloud, tmp_path):
     assert cloud.left() == []
 
 
+class Moment:
+    """One `up` that is killed at a moment of its own cloud, and the `down` after it."""
+
+    def __init__(self, folder):
+        self.folder, self.spec = folder, spec_of(folder)
+
+    def run(self, reached, delay, lost):
+        with google_cloud.Google() as cloud:
+            cloud.polls = 2
+            gpuprov = Machine(cloud, self.folder)
+            p = gpuprov.start("up", self.spec)
+            wait_for(lambda: reached(cloud) or p.poll() is not None, 60)
+            time.sleep(delay)
+            p.kill()
+            p.communicate()
+            if lost:
+                age_claims(cloud)
+                gpuprov = Machine(cloud, self.folder, "new")
+            gpuprov("down", self.spec)
+            assert cloud.left() == [] and cloud.faults == []
+
+
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("journal", ["kept", "lost"])
-def test_killed_at_any_moment_down_leaves_nothing(cloud, tmp_path, journal):
-    rng = random.Random(20261123)
-    spec = spec_of(tmp_path)
-    for n in range(4):
-        cloud.polls = 2
-        gpuprov = Machine(cloud, tmp_path, f"state{n}")
-        before, wanted = len(cloud.log), rng.randint(4, 16) if n else 12
-        p = gpuprov.start("up", spec)
-        while p.poll() is None and len(cloud.log) - before < wanted:
-            time.sleep(0.002)
-        p.kill()
-        p.communicate()
-        if journal == "lost":
-            age_claims(cloud)
-            gpuprov = Machine(cloud, tmp_path, f"state{n}-new")
-        gpuprov("down", spec)
-        assert cloud.left() == [], n
+def test_killed_at_any_moment_down_leaves_nothing(tmp_path, journal):
+    """kill -9 of `up` at twenty moments, most of them around the calls that create something."""
+    rng = random.Random(20261123 + len(journal))
+    marks = [lambda cloud, n=n: len(cloud.log) >= n for n in [rng.randint(1, 30) for _ in range(8)]]
+    calls = ["POST .*/global/firewalls", "GET .*/operations/", "POST .*bulkInsert", "POST .*bulkInsert"] * 3
+    marks += [lambda cloud, c=c: bool(cloud.requests(c)) for c in calls]
+    with ThreadPoolExecutor(5) as pool:
+        waits = []
+        for n, reached in enumerate(marks):
+            folder = tmp_path / f"moment{n}"
+            folder.mkdir()
+            delay = rng.choice([0, rng.uniform(0, 0.02), rng.uniform(0, 0.3)])
+            waits.append(pool.submit(Moment(folder).run, reached, delay, journal == "lost"))
+        for w in waits:
+            w.result()
 
 
 def age_claims(cloud):
