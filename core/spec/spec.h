@@ -45,6 +45,7 @@ struct spec_offer {
     char *instance_type; /* NULL: chosen from gpu */
     char *subnet;        /* NULL: the default subnet of the zone */
     char *network;       /* the network of the nodes, by name or id; NULL: the provider's choice */
+    char *project;       /* the project at the provider; NULL: that of the credentials or the environment */
     char *role;          /* permissions of the nodes at the provider; NULL: none */
     char *reservation;   /* id of capacity that was reserved before; NULL: none */
     char *hosts;         /* absolute path of the hosts file (written relative to the spec) */

@@ -73,8 +73,27 @@ static char *configured_project(void) {
     return project != NULL ? xstrdup(project) : NULL;
 }
 
-static int set_project(struct google *g, struct gp_error *err) {
+/* The one that the spec's offers name; NULL: none. */
+static int project_of_spec(const struct spec *spec, const char **ret, struct gp_error *err) {
+    *ret = NULL;
+    for (size_t i = 0; spec != NULL && i < spec->offers.len; i++) {
+        const struct spec_offer *o = &spec->offers.items[i];
+        if (!str_eq(o->provider, "google") || o->project == NULL) continue;
+        if (*ret != NULL && strcmp(*ret, o->project) != 0)
+            return gp_fail(err, GP_EUSAGE,
+                           "google: the offers name the projects '%s' and '%s', and a stack is in one: correct project",
+                           *ret, o->project);
+        *ret = o->project;
+    }
+    return 0;
+}
+
+static int set_project(struct google *g, const struct spec *spec, struct gp_error *err) {
     static const char *const names[] = {"GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"};
+    const char *named = NULL;
+    int r = project_of_spec(spec, &named, err);
+    if (r != 0) return r;
+    if (named != NULL) g->project = xstrdup(named);
     for (size_t i = 0; g->project == NULL && i < GP_ARRAY_LEN(names); i++) {
         const char *value = getenv(names[i]);
         if (value != NULL && value[0] != '\0') g->project = xstrdup(value);
@@ -85,8 +104,10 @@ static int set_project(struct google *g, struct gp_error *err) {
         return gp_fail(err, GP_EAUTH,
                        "google: no project: set GOOGLE_CLOUD_PROJECT, or run 'gcloud config set project NAME'");
     if (!google_project_valid(g->project))
-        return gp_fail(err, GP_EAUTH, "google: '%.100s' is not the id of a project: correct GOOGLE_CLOUD_PROJECT",
-                       g->project);
+        return gp_fail(
+            err, GP_EAUTH,
+            "google: '%.100s' is not the id of a project: correct GOOGLE_CLOUD_PROJECT or the offer's project",
+            g->project);
     g->base.account = g->project;
     return 0;
 }
@@ -144,7 +165,7 @@ static int google_open(const struct provider_env *env, struct provider **ret, st
     if (r == 0) r = http_open(&opt, &g->http, err);
     set_rest(g);
     if (r == 0) r = google_creds_ensure(g, false, err);
-    if (r == 0) r = set_project(g, err);
+    if (r == 0) r = set_project(g, env->spec, err);
     if (r == 0) r = set_owner(g, env->owner, err);
     if (r != 0) {
         google_close(&g->base);

@@ -22,6 +22,10 @@ static const struct spec_provider_key keys[] = {
     {.name = "network", .pattern = "^[a-z][a-z0-9-]{0,62}$", .pattern_doc = "the name of a network of the project",
      .example = "training",
      .note = "without it: that of `subnet`, else `default`; a network in custom mode needs a `subnet`"},
+    {.name = "project", .pattern = "^[a-z][a-z0-9.:-]{3,99}$", .pattern_doc = "the id of a project",
+     .example = "my-project",
+     .note = "a stack is in one project; without it: `GOOGLE_CLOUD_PROJECT`, `CLOUDSDK_CORE_PROJECT`, else that of the "
+             "credentials"},
     {.name = "role", .pattern = "^[a-z0-9-]{1,64}@[a-z0-9.-]{1,190}$",
      .pattern_doc = "the address of a service account", .example = "gpu-node@project.iam.gserviceaccount.com",
      .note = "the service account of the nodes; without it they have none"},

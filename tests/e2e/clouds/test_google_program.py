@@ -111,6 +111,22 @@ def test_gc_does_not_call_a_place_empty_that_it_could_not_read(cloud, tmp_path):
     assert cloud.left() == []
 
 
+def test_the_project_of_the_offers(cloud, tmp_path):
+    """It comes before the environment's, also for `down` by name; a spec of another project leaves the nodes alone."""
+    elsewhere = Machine(cloud, tmp_path)
+    elsewhere.env["GOOGLE_CLOUD_PROJECT"] = "elsewhere-1"
+    elsewhere("up", spec_of(tmp_path, offer={"project": google_cloud.PROJECT}), code=6)
+    assert len(cloud.instances) == 2
+    elsewhere("status", "train")
+    other = spec_of(tmp_path, offer={"project": "another-1"})
+    assert "account proj-1" in elsewhere("up", other, code=5)
+    assert len(cloud.instances) == 2
+    elsewhere("down", "train")
+    assert cloud.left() == []
+    two = [{"provider": "google", "regions": ["us-central1"], "project": p} for p in (google_cloud.PROJECT, "another-1")]
+    assert "name the projects 'proj-1' and 'another-1'" in elsewhere("plan", spec_of(tmp_path, offers=two), code=1)
+
+
 class Moment:
     """One `up` that is killed at a moment of its own cloud, and the `down` after it."""
 
