@@ -22,6 +22,14 @@ static void node_tags(const struct create_req *req, struct tags *ret) {
     ret->price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
 }
 
+/* The spec's limit in the currency that the account is billed in, at the offer's rate. */
+static int64_t limit_of(const struct create_req *req) {
+    const struct offer *o = req->offer;
+    bool other = o->currency != NULL && o->currency[0] != '\0' && o->price_in_currency > 0 && o->price_usd_per_h > 0;
+    double limit = (double)req->spec->max_price * (other ? o->price_in_currency / o->price_usd_per_h : 1);
+    return limit < 9e15 ? (int64_t)(limit + 0.5) : INT64_C(9000000000000000);
+}
+
 static void add_market(struct str *query, const struct create_req *req) {
     char price[48];
     ali_param(query, "InstanceChargeType", "PostPaid");
@@ -31,7 +39,7 @@ static void add_market(struct str *query, const struct create_req *req) {
         ali_param(query, "SpotStrategy", "SpotAsPriceGo");
         return;
     }
-    spec_money_text(price, sizeof price, req->spec->max_price, "");
+    spec_money_text(price, sizeof price, limit_of(req), "");
     price[strcspn(price, " ")] = '\0';
     ali_param(query, "SpotStrategy", "SpotWithPriceLimit");
     ali_param(query, "SpotPriceLimit", price);

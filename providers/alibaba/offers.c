@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/form.h"
+#include "model/currency.h"
 #include "providers/catalog/catalog.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/gpu_name.h"
@@ -371,33 +372,37 @@ static double spot_in(const struct search *s, const char *type, const char *zone
     return -1;
 }
 
-static bool in_dollars(const struct price *p) { return p->currency != NULL && strcmp(p->currency, "USD") == 0; }
-
 /* Adds the disk that the spec asks for. Negative: its price is not known in that currency. */
 static double with_disk(const struct search *s, double price, const char *currency) {
     if (s->spec->disk_gib == 0) return price;
     return s->disk.amount >= 0 && str_eq(s->disk.currency, currency) ? price + s->disk.amount : -1;
 }
 
+/* Of that disk; 0: the spec asks for none. Negative: unknown. */
+static double disk_usd(const struct search *s) {
+    double rate = currency_usd(s->disk.currency);
+    if (s->spec->disk_gib == 0) return 0;
+    return s->disk.amount < 0 || rate < 0 ? -1 : s->disk.amount * rate;
+}
+
 /* DescribePrice has the disk in its sum; the other sources have the instance alone. */
 static void set_price(const struct search *s, const struct type *t, const char *zone, struct offer *o) {
-    bool spot = s->want->market == MARKET_SPOT, usd = in_dollars(&t->price);
+    bool spot = s->want->market == MARKET_SPOT;
     double alone = spot ? spot_in(s, t->name, zone) : -1, listed = catalog_alibaba_price(t->name, s->region);
     double price = !spot ? t->price.amount : alone < 0 ? -1 : with_disk(s, alone, t->price.currency);
     char day[32];
     time_format_utc(day, sizeof day, cloud_now_s(&s->a->base));
     o->price_usd_per_h = -1;
     if (price >= 0) {
-        if (usd) o->price_usd_per_h = price;
-        o->price_source = usd ? xasprintf("%s %.10s", spot ? "spot price history" : "DescribePrice", day)
-                              : xasprintf("%.4f %s/h, not converted, %.10s", price, t->price.currency, day);
-    } else if (!spot && listed >= 0 && with_disk(s, listed, "USD") >= 0) {
-        o->price_usd_per_h = with_disk(s, listed, "USD");
+        offer_set_price(o, price, t->price.currency);
+        o->price_source = xasprintf("%s %.10s", spot ? "spot price history" : "DescribePrice", day);
+    } else if (!spot && listed >= 0 && disk_usd(s) >= 0) {
+        o->price_usd_per_h = listed + disk_usd(s);
         o->price_source = xasprintf("catalogue %s", catalog_alibaba_date);
     } else {
         o->price_source = xstrdup("");
     }
-    if (o->price_usd_per_h >= 0 && s->disk.amount >= 0 && in_dollars(&s->disk)) o->disk_usd_per_h = s->disk.amount;
+    if (o->price_usd_per_h >= 0) o->disk_usd_per_h = GP_MAX(disk_usd(s), 0.0);
 }
 
 static void add_offer(struct search *s, const struct type *t, const char *zone, const char *subnet) {

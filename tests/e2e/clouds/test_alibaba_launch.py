@@ -45,10 +45,19 @@ def test_memory_in_the_model_is_compared(tmp_path, cloud):
     assert {o["type"] for o in found} == {"ecs.gn6e-c12g1.3xlarge"}
 
 
-def test_price_in_another_currency_is_not_taken_for_dollars(tmp_path, cloud):
+def test_price_in_another_currency_is_converted(tmp_path, cloud):
+    """For the order and the limits; the limit that is sent is in the currency of the account."""
+    def price(currency, market):
+        cloud.currency = currency
+        run = Drive(environment(cloud, tmp_path), spec(tmp_path, market, offer={"instance_type": "ecs.gn6i-c4g1.xlarge"}), "offers")
+        return run["offers"][0]["price"]
+    rate = price("CNY", "on-demand") / price("USD", "on-demand")
+    assert 0.1 < rate < 0.2 and price("CNY", "spot") == pytest.approx(rate * price("USD", "spot"))
+    assert price("XTS", "spot") < 0, "a currency without a rate"
     cloud.currency = "CNY"
-    offers = Drive(environment(cloud, tmp_path), spec(tmp_path, "on-demand"), "offers")["offers"]
-    assert offers and all(o["price"] < 0 for o in offers)
+    text = spec(tmp_path, limits={"ttl": "4h", "max_price": "0.9 USD/h"})
+    assert Drive(environment(cloud, tmp_path), text, "create").rc == 0
+    assert float(query(cloud.actions("RunInstances")[0])["SpotPriceLimit"]) == pytest.approx(0.9 / rate, rel=1e-3)
 
 
 def test_catalogue_where_there_is_no_price(tmp_path, cloud):
@@ -68,7 +77,8 @@ def test_the_disk_is_part_of_the_price(tmp_path, cloud, market):
     assert big["price"] - plain["price"] == pytest.approx(
         alibaba.DISK_PRICE * (1000 if market == "spot" else 1000 - 100))
     cloud.currency = "CNY"
-    assert Drive(env, spec(tmp_path, market, offer=one, disk="1000GiB"), "offers")["offers"][0]["price"] < 0
+    converted = Drive(env, spec(tmp_path, market, offer=one, disk="1000GiB"), "offers")["offers"][0]
+    assert 0.1 < converted["price"] / big["price"] < 0.2
 
 
 def test_without_the_price_of_the_disk_there_is_no_price(tmp_path, cloud):

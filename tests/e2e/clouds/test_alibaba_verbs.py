@@ -82,6 +82,13 @@ def test_plan_buys_nothing_and_names_who_ends_a_node(tmp_path, at_cloud, cloud):
     assert cloud.left() == [] and not [r for r in cloud.log if "Create" in r["target"] or "RunInstances" in r["target"]]
 
 
+def test_offers_show_the_price_of_the_account(tmp_path, at_cloud, cloud):
+    cloud.currency = "CNY"
+    one = at_cloud.json("offers", spec(tmp_path, disk="500GiB"))["offers"][0]
+    assert (one["currency"], one["disk_gib"]) == ("CNY", 500) and one["quota"] == "0 of 10000 vCPUs used"
+    assert 0 < one["disk_usd_per_h"] < one["price_usd_per_h"] < one["price_per_h"]
+
+
 def test_plan_names_the_fabric_of_a_gang(tmp_path, at_cloud):
     for fabric, words in (("auto", "fabric: eRDMA on the primary interface"), ("none", "fabric: TCP only; the type has eRDMA")):
         text = at_cloud("plan", spec(tmp_path, gpu="A10:8", bootstrap={"fabric": fabric}), code=2).out
