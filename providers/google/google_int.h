@@ -137,6 +137,8 @@ double google_disk_price(const struct spec *spec, const struct google_image *ima
 /* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next
  * call. */
 int google_region_read(struct google *g, const char *region, const json_t **ret, struct gp_error *err);
+/* Of an offer, from the last regions.get; "": not known. Caller frees. */
+char *google_quota_text(const struct google *g, const char *region, const char *accelerator, enum spec_market market);
 int google_quota_check(struct google *g, const struct offer *o, int count, struct gp_error *err);
 
 /* --- the claim and the rules of a network (rules.c, prepare.c) --- */

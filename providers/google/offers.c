@@ -52,6 +52,7 @@ static int add_offer(struct search *s, const struct google_type *t, struct gp_er
         .memory_gib = t->memory_mib / 1024.0,
         .disk_gib = google_disk_gib(s->spec, image, t->gpus),
         .disk_usd_per_h = GP_MAX(disk, 0.0),
+        .quota = google_quota_text(s->g, s->region, t->accelerator, s->want->market),
         .price_usd_per_h = price,
         .price_source = price < 0 ? xstrdup("") : xasprintf("catalogue %s", catalog_google_date),
     };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 
+#define COUNT_MAX 1e9        /* of a quota that is shown */
 #define FRESH_MS (60 * 1000) /* from the offers to the launch */
 
 static const json_t *metric(const json_t *reply, const char *name) {
@@ -60,14 +61,32 @@ int google_region_read(struct google *g, const char *region, const json_t **ret,
     return results[0].rc;
 }
 
+/* The quota of a region that counts those GPUs, and its name. NULL: the reply has none. Caller frees the name. */
+static const json_t *quota_of(const json_t *region, const struct google_gpu *gpu, enum spec_market market,
+                              char **ret_name) {
+    *ret_name = xasprintf("%s%s", market == MARKET_SPOT ? "PREEMPTIBLE_" : "", gpu->quota);
+    const json_t *found = metric(region, *ret_name);
+    if (found != NULL || market != MARKET_SPOT) return found;
+    resource_set(ret_name, gpu->quota); /* without one of its own, spot counts as on-demand */
+    return metric(region, gpu->quota);
+}
+
 static int check_region(const struct offer *o, const json_t *region, int wanted, struct gp_error *err) {
     const struct google_gpu *gpu = google_gpu_find(o->gpu_model);
     if (gpu == NULL || gpu->quota == NULL) return 0;
-    GP_AUTO_FREE char *name = xasprintf("%s%s", o->market == MARKET_SPOT ? "PREEMPTIBLE_" : "", gpu->quota);
-    const json_t *found = metric(region, name);
-    if (found == NULL && o->market == MARKET_SPOT) /* without one of its own, spot counts as on-demand */
-        return check(metric(region, gpu->quota), gpu->quota, o->region, wanted, GP_SCOPE_REGION, err);
+    GP_AUTO_FREE char *name = NULL;
+    const json_t *found = quota_of(region, gpu, o->market, &name);
     return check(found, name, o->region, wanted, GP_SCOPE_REGION, err);
+}
+
+char *google_quota_text(const struct google *g, const char *region, const char *accelerator, enum spec_market market) {
+    const struct google_gpu *gpu = google_gpu_find(accelerator);
+    GP_AUTO_FREE char *name = NULL;
+    if (gpu == NULL || gpu->quota == NULL || !is_fresh(g->cache, region)) return xstrdup("");
+    const json_t *found = quota_of(g->cache->of_region, gpu, market, &name);
+    double limit = json_num(found, "limit", -1), usage = json_num(found, "usage", -1);
+    bool known = limit >= 0 && limit < COUNT_MAX && usage >= 0 && usage < COUNT_MAX;
+    return known ? xasprintf("%.0f of %.0f GPUs used", usage, limit) : xstrdup("");
 }
 
 /* A project whose own quotas may not be read is left to the create call. */

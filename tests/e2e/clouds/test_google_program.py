@@ -111,6 +111,17 @@ def test_gc_does_not_call_a_place_empty_that_it_could_not_read(cloud, tmp_path):
     assert cloud.left() == []
 
 
+def test_offers_show_the_quota_and_the_disk(cloud, tmp_path):
+    gpuprov = Machine(cloud, tmp_path)
+    for market, quota in (("spot", "0 of 7 GPUs used"), ("on-demand", "0 of 16 GPUs used")):
+        cloud.quotas["PREEMPTIBLE_NVIDIA_L4_GPUS"] = 7
+        one = json.loads(gpuprov("offers", spec_of(tmp_path, disk="500GiB", offer={"market": market}), "--json"))["offers"][0]
+        assert (one["quota"], one["disk_gib"]) == (quota, 500) and 0 < one["disk_usd_per_h"] < one["price_usd_per_h"]
+    cloud.quotas["NVIDIA_L4_GPUS"] = -1
+    one = json.loads(gpuprov("offers", spec_of(tmp_path), "--json"))["offers"][0]
+    assert not one["quota"], one
+
+
 def test_the_project_of_the_offers(cloud, tmp_path):
     """It comes before the environment's, also for `down` by name; a spec of another project leaves the nodes alone."""
     elsewhere = Machine(cloud, tmp_path)
