@@ -88,7 +88,7 @@ int azure_vm_read(const struct azure *a, const json_t *item, struct resource *re
 
 struct reading {
     struct azure *a;
-    struct resource_list *out;
+    struct resource_list *vms, *parts;
     const struct azure_group *group;
     json_t *nics, *ips; /* id in lower case: item */
 };
@@ -97,21 +97,21 @@ static int on_vm(void *ctx, const json_t *item, struct gp_error *err) {
     struct reading *r = ctx;
     struct resource one;
     int rc = azure_vm_read(r->a, item, &one, err);
-    if (rc == 0) vec_push(&r->out->list, one);
+    if (rc == 0) vec_push(&r->vms->list, one);
     else resource_clear(&one);
     return rc;
 }
 
 /* The list of machines has no power states: each is read by itself, side by side. */
-static int read_views(struct azure *a, struct resource_list *vms, size_t from, struct gp_error *err) {
-    size_t n = vms->list.len - from;
+static int read_views(struct azure *a, struct resource_list *vms, struct gp_error *err) {
+    size_t n = vms->list.len;
     struct rest_call *calls = xcalloc(n + 1, sizeof *calls);
     struct rest_result *results = xcalloc(n + 1, sizeof *results);
     GP_AUTO_STRV struct strv texts = {0};
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
         GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
-        if (!azure_handle_read(vms->list.items[from + i].id, &h)) h.group = xstrdup("");
+        if (!azure_handle_read(vms->list.items[i].id, &h)) h.group = xstrdup("");
         char *url =
             azure_url(a, AZURE_COMPUTE, "/resourceGroups/%s/providers/Microsoft.Compute/" AZURE_VM "/%s/instanceView",
                       h.group, h.name != NULL ? h.name : "");
@@ -121,7 +121,7 @@ static int read_views(struct azure *a, struct resource_list *vms, size_t from, s
     }
     rest_call_many(&a->rest, calls, n, AT_ONCE, results);
     for (size_t i = 0; i < n; i++) {
-        struct resource *r = &vms->list.items[from + i];
+        struct resource *r = &vms->list.items[i];
         if (results[i].rc != 0 && rc == 0) {
             rc = results[i].rc;
             if (err != NULL) *err = results[i].err;
@@ -175,29 +175,6 @@ static void set_addresses(const struct reading *r, struct resource *vm) {
     }
 }
 
-static int pages_of(struct azure *a, const char *version, const char *group, const char *kind,
-                    int (*each)(void *ctx, const json_t *item, struct gp_error *err), void *ctx, struct gp_error *err) {
-    struct gp_error e = {0};
-    GP_AUTO_FREE char *url = azure_url(a, version, "/resourceGroups/%s/providers/%s", group, kind);
-    int r = azure_pages(a, url, each, ctx, &e);
-    if (r == -GP_ENOTFOUND) return 0; /* the group has ended meanwhile */
-    if (r != 0 && err != NULL) *err = e;
-    return r;
-}
-
-int azure_list_vms(struct azure *a, const char *group, struct resource_list *ret, struct gp_error *err) {
-    GP_AUTO_JSON json_t *nics = json_object(), *ips = json_object();
-    struct reading r = {.a = a, .out = ret, .nics = nics, .ips = ips};
-    size_t from = ret->list.len;
-    int rc = pages_of(a, AZURE_COMPUTE, group, "Microsoft.Compute/" AZURE_VM, on_vm, &r, err);
-    if (rc != 0 || ret->list.len == from) return rc;
-    rc = read_views(a, ret, from, err);
-    if (rc == 0) rc = pages_of(a, AZURE_NETWORK, group, "Microsoft.Network/networkInterfaces", on_nic, &r, err);
-    if (rc == 0) rc = pages_of(a, AZURE_NETWORK, group, "Microsoft.Network/publicIPAddresses", on_ip, &r, err);
-    for (size_t i = from; rc == 0 && i < ret->list.len; i++) set_addresses(&r, &ret->list.items[i]);
-    return rc;
-}
-
 /* --- the other resources of a group --- */
 
 /* Those that Azure makes beside a machine have no tags: a resource in a stack's group is the stack's. */
@@ -219,7 +196,7 @@ static void add_part(struct reading *r, const json_t *item, enum resource_kind k
     one.state = strcasecmp(json_str(item, "properties.provisioningState", ""), "Deleting") == 0 ? RES_STOPPING
                 : used                                                                          ? RES_RUNNING
                                                                                                 : RES_STOPPED;
-    vec_push(&r->out->list, one);
+    vec_push(&r->parts->list, one);
 }
 
 static int on_disk(void *ctx, const json_t *item, struct gp_error *err) {
@@ -246,20 +223,62 @@ static int on_set(void *ctx, const json_t *item, struct gp_error *err) {
     return 0;
 }
 
+/* The kinds of a group, which are listed side by side; the first three are enough for machines. */
+enum { OF_MACHINES = 3 };
+static const struct {
+    const char *version, *kind;
+    int (*each)(void *ctx, const json_t *item, struct gp_error *err);
+} kinds[] = {{AZURE_COMPUTE, "Microsoft.Compute/" AZURE_VM, on_vm},
+             {AZURE_NETWORK, "Microsoft.Network/networkInterfaces", on_nic},
+             {AZURE_NETWORK, "Microsoft.Network/publicIPAddresses", on_ip},
+             {"2020-12-01", "Microsoft.Compute/" AZURE_DISK, on_disk},
+             {AZURE_COMPUTE, "Microsoft.Compute/" AZURE_SET, on_set},
+             {AZURE_NETWORK, "Microsoft.Network/" AZURE_GUARD, on_guard},
+             {AZURE_NETWORK, "Microsoft.Network/" AZURE_NET, on_net}};
+
+/* whole NULL: machines only. On an error ret has what could be read. */
+static int read_group(struct azure *a, const char *group, const struct azure_group *whole, struct resource_list *ret,
+                      struct gp_error *err) {
+    GP_AUTO_AZURE_READS struct azure_reads w = {0};
+    GP_AUTO_JSON json_t *nics = json_object(), *ips = json_object();
+    GP_AUTO_RESOURCES struct resource_list vms = {0}, parts = {0};
+    struct reading r = {.a = a, .vms = &vms, .parts = &parts, .group = whole, .nics = nics, .ips = ips};
+    int rc = 0;
+    for (size_t i = 0; i < (whole != NULL ? GP_ARRAY_LEN(kinds) : (size_t)OF_MACHINES); i++)
+        azure_reads_pages(&w, azure_url(a, kinds[i].version, "/resourceGroups/%s/providers/%s", group, kinds[i].kind),
+                          0, kinds[i].each, &r);
+    rest_pages_many(&a->rest, w.lists.items, w.lists.len);
+    for (size_t i = 0; i < w.lists.len; i++) {
+        const struct rest_paged *one = &w.lists.items[i];
+        if (one->rc == 0 || one->rc == -GP_ENOTFOUND || rc != 0) continue; /* the group has ended meanwhile */
+        rc = one->rc;
+        if (err != NULL) *err = one->err;
+    }
+    if (vms.list.len > 0) {
+        struct gp_error unread = {0};
+        int views = read_views(a, &vms, &unread);
+        if (rc == 0 && views != 0 && err != NULL) *err = unread;
+        if (rc == 0) rc = views;
+    }
+    for (size_t i = 0; i < vms.list.len; i++) {
+        set_addresses(&r, &vms.list.items[i]);
+        resource_list_add(ret, &vms.list.items[i]);
+    }
+    for (size_t i = 0; i < parts.list.len; i++) resource_list_add(ret, &parts.list.items[i]);
+    return rc;
+}
+
+int azure_list_vms(struct azure *a, const char *group, struct resource_list *ret, struct gp_error *err) {
+    return read_group(a, group, NULL, ret, err);
+}
+
 static int list_group(struct azure *a, const struct azure_group *g, bool nodes_only, struct resource_list *ret,
                       struct gp_error *err) {
-    struct reading r = {.a = a, .out = ret, .group = g};
     struct resource one;
     azure_group_resource(g, &one);
     resource_set(&one.account, a->subscription);
     vec_push(&ret->list, one);
-    int rc = azure_list_vms(a, g->name, ret, err);
-    if (nodes_only) return rc;
-    if (rc == 0) rc = pages_of(a, "2020-12-01", g->name, "Microsoft.Compute/" AZURE_DISK, on_disk, &r, err);
-    if (rc == 0) rc = pages_of(a, AZURE_COMPUTE, g->name, "Microsoft.Compute/" AZURE_SET, on_set, &r, err);
-    if (rc == 0) rc = pages_of(a, AZURE_NETWORK, g->name, "Microsoft.Network/" AZURE_GUARD, on_guard, &r, err);
-    if (rc == 0) rc = pages_of(a, AZURE_NETWORK, g->name, "Microsoft.Network/" AZURE_NET, on_net, &r, err);
-    return rc;
+    return read_group(a, g->name, nodes_only ? NULL : g, ret, err);
 }
 
 /* --- groups --- */

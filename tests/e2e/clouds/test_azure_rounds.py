@@ -44,6 +44,24 @@ def test_regions_are_read_side_by_side(far, tmp_path):
     assert max(r["at"] for r in lists) < min(r["end"] for r in lists)
 
 
+def test_a_list_is_four_round_trips(far, tmp_path):
+    """The token, the group, everything in it side by side, the power states."""
+    env, text = azure_lab.environment(far, tmp_path), azure_lab.spec(tmp_path)
+    assert Drive(env, text, "create").rc == 0
+    far.log.clear()
+    got = Drive(env, text, "list")
+    assert got.rc == 0 and len([r for r in got["resources"] if r["kind"] == "instance"]) == 2, got.text
+    kinds = ("virtualMachines", "networkInterfaces", "publicIPAddresses", "disks", "availabilitySets",
+             "networkSecurityGroups", "virtualNetworks")
+    lists = [r for kind in kinds for r in far.requests("GET .*/%s[?]" % kind)]
+    assert len(lists) == len(kinds)
+    assert max(r["at"] for r in lists) < min(r["end"] for r in lists)
+    assert rounds(far.log) <= 4, [(r["method"], r["target"]) for r in far.log]
+    far.latency = 0
+    assert Drive(env, text, "destroy").rc == 0
+    azure_lab.clean(far)
+
+
 def test_a_quota_that_is_too_small_is_read_again(tmp_path):
     """What was read with the sizes may be old: it lets a launch begin, and never refuses one alone."""
     with azure.Azure() as cloud:
