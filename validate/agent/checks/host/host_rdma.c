@@ -208,7 +208,7 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
               text);
     } else if (all.devices < c->rdma_expected) {
         GP_AUTO_FREE char *text =
-            xasprintf("the cloud attached %d RDMA devices (EFA), the node has %d", c->rdma_expected, all.devices);
+            xasprintf("the cloud attached %d RDMA devices, the node has %d", c->rdma_expected, all.devices);
         blame(r, VERDICT_FAIL, "too_few",
               "look for the missing devices with lspci; if they are not there, replace the node", text);
     } else if (all.devices == 0) {
