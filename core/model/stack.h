@@ -77,7 +77,7 @@ struct resource {
     char *regions;     /* of a claim: regions of the stack's resources (tags.h); "": unknown */
     char *unreadable;  /* why its tags did not decode, one line; "": they did. Without owner, stack
                               and uid it has no owner: it is reported, never used, destroyed or recorded */
-    int rdma;          /* RDMA devices that the cloud lists for it, or that its type has; -1: unknown. Not in the journal */
+    int rdma;          /* RDMA devices that the cloud gives it; -1: unknown. Not in the journal */
     int gpus;          /* GPUs of the node's offer; -1: unknown */
     bool other_run;    /* launched by another run at the same time: it has that run's
                               first-contact key */
