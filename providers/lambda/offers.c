@@ -155,6 +155,7 @@ static void add_offer(struct search *s, const struct type *t, const char *region
         .gpus = t->gpus,
         .vcpus = GP_MAX(number(t->item, "instance_type.specs.vcpus", 100000), 0),
         .memory_gib = GP_MAX(number(t->item, "instance_type.specs.memory_gib", 1000000), 0),
+        .disk_gib = GP_MAX(number(t->item, "instance_type.specs.storage_gib", 1000000), 0),
         .price_usd_per_h = t->usd_per_h,
         .price_source = t->usd_per_h >= 0 ? xasprintf("instance-types %.10s", day) : xstrdup(""),
     };

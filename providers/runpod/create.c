@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates pods: one request each, after its intent. RunPod has no tokens: a request whose reply was lost is searched
- * for by the pods' variables and never sent again. A pod that has no host yet counts as accepted, not as created. One
+ * for by the pods' variables, and sent once more when it left nothing. A pod that has no host yet counts as accepted, not as created. One
  * thread. */
 #include "base/gp_base.h"
 

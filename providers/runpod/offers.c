@@ -146,18 +146,22 @@ static void add_gpu(struct search *s, const json_t *type) {
     add_places(s, type, &of);
 }
 
-/* Without a GPU the smallest size of each flavour; all are sold in RunPod's own data centers only. */
+/* Without a GPU the smallest size of each flavour that has the spec's `cpus` and `memory`, or its largest one, which is
+ * then refused by name; all are sold in RunPod's own data centers only. */
 static void add_cpu(struct search *s, const json_t *type) {
     const char *id = json_str(type, "id", "");
+    double gib = json_num(type, "ramGbPerVcpu", 0);
     int vcpus = 2;
     int64_t min = json_int(type, "vcpu.min", 2), max = json_int(type, "vcpu.max", 0);
     while (vcpus < min && vcpus < 64) vcpus *= 2; /* a power of two */
+    while (vcpus * 2 <= GP_MIN(max, (int64_t)1024) && (vcpus < s->spec->cpus || gib * vcpus < s->spec->memory_gib))
+        vcpus *= 2;
     if (!form_word(id) || vcpus > max || strcmp(s->zone, RUNPOD_SECURE) != 0) return;
     s->sold = true;
     struct offer of = {.instance_type = (char *)(uintptr_t)id,
                        .gpu_model = (char[]){""},
                        .vcpus = vcpus,
-                       .memory_gib = json_num(type, "ramGbPerVcpu", 0) * vcpus,
+                       .memory_gib = gib * vcpus,
                        .price_usd_per_h = price_of(type, "price.securePerVcpu", vcpus)};
     add_places(s, type, &of);
 }

@@ -10,6 +10,7 @@
 #include "providers/common/gpu_name.h"
 
 #define CENTS_MAX 10000000
+#define GIB (INT64_C(1) << 30)
 
 struct search {
     struct shade *s;
@@ -79,6 +80,7 @@ static bool fits(struct search *s, const json_t *type, const char *gpu) {
 
 static void add_offer(struct search *s, const json_t *type, const char *region, const char *gpu, const char *os) {
     int cents = number(type, "hourly_price", CENTS_MAX), gpus = number(type, "configuration.num_gpus", 1024);
+    int64_t disk = GP_MAX(number(type, "configuration.storage_in_gb", 1000000), 0) * INT64_C(1000000000);
     char day[32];
     time_format_utc(day, sizeof day, cloud_now_s(&s->s->base));
     struct offer o = {
@@ -95,6 +97,7 @@ static void add_offer(struct search *s, const json_t *type, const char *region, 
         .gpus = GP_MAX(gpus, 0),
         .vcpus = GP_MAX(number(type, "configuration.vcpus", 100000), 0),
         .memory_gib = GP_MAX(number(type, "configuration.memory_in_gb", 1000000), 0),
+        .disk_gib = (int)((disk + GIB - 1) / GIB), /* rounded as `disk` of the spec is */
         .price_usd_per_h = cents >= 0 ? cents / 100.0 : -1,
         .price_source = cents >= 0 ? xasprintf("instances/types %.10s", day) : xstrdup(""),
     };

@@ -85,6 +85,15 @@ def test_gpus_are_recognised(run, cloud, tmp_path, gpu, type_):
     assert cloud.requests("POST") == []
 
 
+def test_minimums_of_a_type(run, cloud, tmp_path):
+    """The disk of a type is fixed: one that is larger than what is asked is enough."""
+    offer = run.json("plan", spec(tmp_path, disk="1TB", cpus=30, memory="200GiB"), code=2)["offers"][0]
+    assert (offer["type"], offer["disk_gib"]) == ("gpu_1x_a10", 1400)
+    refused = run("plan", spec(tmp_path, disk="1500GiB"), code=None)
+    assert refused.code not in (0, 2) and "root disk of 1400 GiB, less than 'disk: 1500 GiB'" in refused.err
+    assert cloud.requests("POST") == []
+
+
 def test_needs_unattended_accept(run, cloud, tmp_path):
     refused = run("up", spec(tmp_path, limits={"ttl": "1h"}), code=1)
     assert "limits: {unattended: accept}" in refused.err

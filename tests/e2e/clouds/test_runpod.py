@@ -430,6 +430,24 @@ def test_check_refuses(env, program, tmp_path, rest, part):
     assert part in done.stderr and ":1:" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("rest, vcpus", [({}, 2), ({"cpus": 5}, 8), ({"memory": "20GiB"}, 16)])
+def test_minimums_choose_the_size_of_a_pod_without_a_gpu(cloud, env, program, tmp_path, rest, vcpus):
+    path = spec(tmp_path, nodes=1, gpu=None, access={"timeout": "1s"}, **rest)
+    run(program, env, "up", path, "--yes", code=None)
+    assert [json.loads(r["body"])["cpu"]["vcpuCount"] for r in cloud.requests("POST .*/pods$")] == [vcpus]
+    run(program, env, "down", path, "--yes")
+    assert cloud.pods == {}
+
+
+def test_minimums_that_no_pod_has(cloud, env, program, tmp_path):
+    """The largest size is named; pods with GPUs have no figures in the catalogue."""
+    done = run(program, env, "plan", spec(tmp_path, nodes=1, gpu=None, cpus=64), code=None)
+    assert "has 32 CPUs, fewer than 'cpus: 64'" in done.stderr
+    done = run(program, env, "plan", spec(tmp_path, cpus=4), code=None)
+    assert "its number of CPUs is not known" in done.stderr
+    assert cloud.requests("POST") == []
+
+
 @pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("round_", range(20))
 def test_killed(cloud, env, program, tmp_path, round_):

@@ -196,6 +196,15 @@ def test_offers(run, cloud, tmp_path):
     assert cloud.requests("POST") == []
 
 
+def test_minimums_of_a_type(run, cloud, tmp_path):
+    """The disk of a type is fixed: one that is larger than what is asked is enough."""
+    offer = run.json("plan", one(tmp_path, disk="256GB", cpus=12, memory="48GiB"), code=2)["offers"][0]
+    assert offer["disk_gib"] == 239
+    refused = run("plan", one(tmp_path, disk="300GB"), code=None)
+    assert refused.code not in (0, 2) and "root disk of 239 GiB, less than 'disk: 280 GiB'" in refused.err
+    assert cloud.requests("POST") == []
+
+
 def test_credentials(run, cloud, tmp_path):
     gone = {"SHADEFORM_API_KEY": ""}
     assert "no API key: set SHADEFORM_API_KEY" in run("plan", one(tmp_path), code=5, env=gone).err
