@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates pods: one request each, after its intent. RunPod has no tokens: a request whose reply was lost is searched
- * for by the pods' variables, and sent once more when it left nothing. A pod that has no host yet counts as accepted, not as created. One
- * thread. */
+ * for by the pods' variables, and sent once more when it left nothing. A pod that has no host yet counts as accepted,
+ * not as created. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/runpod/runpod_int.h"
