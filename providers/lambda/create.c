@@ -8,7 +8,8 @@
 
 #include "base/clock.h"
 #include "base/form.h"
-#include "providers/common/slot_create.h"
+#include "providers/common/account_list.h"
+#include "providers/common/slot_send.h"
 
 #define LAUNCH_PACES 12 /* of the API description: one launch per 12 s, other requests one per second */
 
@@ -69,7 +70,8 @@ static int body(void *ctx, const struct create_req *req, int slot, const char *t
 
 /* --- sending --- */
 
-static int launch(struct lambda *l, const struct intent *in, struct slot_outcome *ret) {
+static int launch(void *ctx, const struct intent *in, struct slot_outcome *ret) {
+    struct lambda *l = ctx;
     GP_AUTO_REST struct rest_reply reply = {0};
     GP_AUTO_JSON json_t *request = NULL;
     json_t *data = NULL;
@@ -89,39 +91,9 @@ static int launch(struct lambda *l, const struct intent *in, struct slot_outcome
     return 0;
 }
 
-static void fill(const struct intent *in, const struct stack *s, struct resource *made) {
-    resource_set(&made->region, in->region);
-    resource_set(&made->owner, s->owner);
-    resource_set(&made->stack, s->name);
-    resource_set(&made->uid, in->uid);
-    resource_set(&made->spec_hash, in->spec_hash);
-    made->slot = in->slot_first;
-    made->attempt = in->attempt;
-    made->expires_s = in->deadline_s;
-    made->state = RES_PENDING;
-    made->billed = true;
-}
-
-/* A refusal of the account, the type or the place is that of all further requests. */
-static bool refuses_all(const struct gp_error *e) {
-    return e->code == GP_ECAPACITY || e->code == GP_EQUOTA || e->code == GP_EAUTH || e->code == GP_EMONEY ||
-           e->code == GP_EUSAGE || e->code == GP_ENOTFOUND || e->code == GP_ECANCELLED;
-}
-
 static void send(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
     const struct launching *c = ctx;
-    const struct gp_error *stop = NULL;
-    for (size_t i = 0; i < n; i++) {
-        if (stop != NULL) { /* not sent */
-            ret[i].state = SLOT_REFUSED;
-            ret[i].err = *stop;
-            continue;
-        }
-        int r = launch(c->l, in[i], &ret[i]);
-        ret[i].state = r == 0 ? SLOT_ACCEPTED : r == -GP_EUNKNOWN ? SLOT_UNKNOWN : SLOT_REFUSED;
-        if (r == 0) fill(in[i], c->stack, &ret[i].made);
-        if (ret[i].state == SLOT_REFUSED && refuses_all(&ret[i].err)) stop = &ret[i].err;
-    }
+    slot_send_each(c->stack, in, n, ret, launch, c->l);
 }
 
 static void poll(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
@@ -150,12 +122,7 @@ static int list(void *ctx, const char *region, const char *uid, struct resource_
     const struct launching *c = ctx;
     struct resource_list all = {0};
     int r = lambda_instances(c->l, NULL, &all, err);
-    for (size_t i = 0; i < all.list.len; i++) {
-        struct resource *one = &all.list.items[i];
-        if (str_eq(one->uid, uid) && str_eq(one->region, region)) vec_push(&ret->list, *one);
-        else resource_clear(one);
-    }
-    vec_free(&all.list);
+    account_list_take(&all, region, uid, ret);
     return r;
 }
 

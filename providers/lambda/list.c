@@ -6,6 +6,7 @@
 #include "providers/lambda/lambda_int.h"
 
 #include "base/form.h"
+#include "providers/common/account_list.h"
 
 void lambda_tags_decode(const json_t *instance, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
@@ -68,12 +69,6 @@ int lambda_instance_read(const json_t *j, struct resource *ret, struct gp_error 
     return 0;
 }
 
-static bool is_known(const struct resource_list *known, const char *id) {
-    for (size_t i = 0; known != NULL && i < known->list.len; i++)
-        if (str_eq(known->list.items[i].id, id)) return true;
-    return false;
-}
-
 int lambda_instances(struct lambda *l, const struct resource_list *known, struct resource_list *ret,
                      struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
@@ -83,7 +78,7 @@ int lambda_instances(struct lambda *l, const struct resource_list *known, struct
     if (r != 0) return r;
     json_array_foreach(data, i, one) {
         struct resource found;
-        if (!has_tag_of_ours(one) && !is_known(known, json_str(one, "id", ""))) continue;
+        if (!has_tag_of_ours(one) && !account_list_knows(known, json_str(one, "id", ""))) continue;
         r = lambda_instance_read(one, &found, err);
         if (r != 0) {
             resource_clear(&found);
@@ -111,21 +106,10 @@ static int all_regions(struct lambda *l, struct gp_error *err) {
     return 0;
 }
 
-/* Resources whose tags do not decode stay: they are reported. */
-static bool is_wanted(const struct list_req *req, const struct strv *regions, const struct resource *r) {
-    bool here = req->regions == NULL || req->everywhere || r->region[0] == '\0' || strv_has(regions, r->region);
-    if (is_known(req->known, r->id)) return true;
-    if (!here) return false;
-    if (r->uid[0] == '\0' || r->owner[0] == '\0') return r->owner[0] == '\0' || str_eq(r->owner, req->owner);
-    if (!str_eq(r->owner, req->owner)) return false;
-    return req->stack == NULL || str_eq(r->stack, req->stack) || (req->uid != NULL && str_eq(r->uid, req->uid));
-}
-
-static void move_wanted(const struct list_req *req, const struct strv *regions, struct resource_list *from,
-                        struct resource_list *to) {
+static void move_wanted(const struct list_req *req, struct resource_list *from, struct resource_list *to) {
     for (size_t i = 0; i < from->list.len; i++) {
         struct resource *r = &from->list.items[i];
-        if (is_wanted(req, regions, r)) vec_push(&to->list, *r);
+        if (account_list_wants(req, r)) vec_push(&to->list, *r);
         else resource_clear(r);
     }
     vec_free(&from->list);
@@ -166,7 +150,7 @@ int lambda_list(struct provider *p, const struct list_req *req, struct resource_
         const char *region = all.list.items[i].region;
         if (everywhere && region[0] != '\0' && !strv_has(&regions, region)) strv_add(&regions, region);
     }
-    move_wanted(req, &regions, &all, ret);
+    move_wanted(req, &all, ret);
     for (size_t i = 0; req->looked != NULL && i < regions.n; i++)
         coverage_put(req->looked, "lambda", regions.v[i], req->owner, true, r != 0 ? &why : NULL);
     if (req->looked != NULL && r != 0 && everywhere) coverage_put(req->looked, "lambda", "", req->owner, true, &why);

@@ -6,6 +6,7 @@
 #include "providers/shadeform/shadeform_int.h"
 
 #include "base/form.h"
+#include "providers/common/account_list.h"
 
 static bool split_tag(const char *text, struct label *ret) {
     const char *eq = strchr(text, '=');
@@ -67,12 +68,6 @@ int shade_instance_read(const json_t *j, struct resource *ret, struct gp_error *
     return 0;
 }
 
-static bool is_known(const struct resource_list *known, const char *id) {
-    for (size_t i = 0; known != NULL && i < known->list.len; i++)
-        if (str_eq(known->list.items[i].id, id)) return true;
-    return false;
-}
-
 int shade_instances(struct shade *s, const struct resource_list *known, struct resource_list *ret,
                     struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
@@ -85,7 +80,7 @@ int shade_instances(struct shade *s, const struct resource_list *known, struct r
         struct tags tags;
         bool ours = tags_decode(one, &tags);
         tags_clear(&tags);
-        if (!ours && !is_known(known, json_str(one, "id", ""))) continue;
+        if (!ours && !account_list_knows(known, json_str(one, "id", ""))) continue;
         r = shade_instance_read(one, &found, err);
         if (r != 0) {
             resource_clear(&found);
@@ -94,16 +89,6 @@ int shade_instances(struct shade *s, const struct resource_list *known, struct r
         vec_push(&ret->list, found);
     }
     return 0;
-}
-
-/* Resources whose tags do not decode stay: they are reported. */
-static bool is_wanted(const struct list_req *req, const struct resource *r) {
-    bool here = req->regions == NULL || req->everywhere || r->region[0] == '\0' || strv_has(req->regions, r->region);
-    if (is_known(req->known, r->id)) return true;
-    if (!here) return false;
-    if (r->uid[0] == '\0' || r->owner[0] == '\0') return r->owner[0] == '\0' || str_eq(r->owner, req->owner);
-    if (!str_eq(r->owner, req->owner)) return false;
-    return req->stack == NULL || str_eq(r->stack, req->stack) || (req->uid != NULL && str_eq(r->uid, req->uid));
 }
 
 static int list_claims(struct shade *s, struct resource_list *ret, struct gp_error *err) {
@@ -131,7 +116,7 @@ int shade_list(struct provider *p, const struct list_req *req, struct resource_l
     for (size_t i = 0; i < all.list.len; i++) {
         struct resource *one = &all.list.items[i];
         if (everywhere && one->region[0] != '\0' && !strv_has(&regions, one->region)) strv_add(&regions, one->region);
-        if (is_wanted(req, one)) vec_push(&ret->list, *one);
+        if (account_list_wants(req, one)) vec_push(&ret->list, *one);
         else resource_clear(one);
     }
     vec_free(&all.list);
