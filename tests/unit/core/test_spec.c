@@ -480,7 +480,7 @@ static void manual_page(void **state) {
 
 static void examples(void **state) {
     (void)state;
-    static const char *const files[] = {"try", "local-2", "aws-h100", "ssh-fleet", "runpod-4090"};
+    static const char *const files[] = {"try", "local-2", "aws-h100", "ssh-fleet", "runpod-4090", "any-cloud-h100"};
     for (size_t i = 0; i < GP_ARRAY_LEN(files); i++) {
         GP_AUTO_FREE char *path = xasprintf("examples/%s.yaml", files[i]);
         GP_AUTO_LOADED struct loaded l = {0};
