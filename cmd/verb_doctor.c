@@ -119,7 +119,7 @@ static void *ask_account(void *arg) {
 static void add_account(struct items *l, const struct account *a, int *code) {
     if (a->r != 0) *code = gp_exit_worst(*code, gp_exit_code(a->err.code));
     if (a->r != 0) {
-        GP_AUTO_FREE char *how = xasprintf("until then no verb can use %s", a->ops->name);
+        GP_AUTO_FREE char *how = xasprintf("no verb can use %s until this is corrected", a->ops->name);
         add(l, a->ops->name, MISSING, true, how, xstrdup(a->err.msg));
     } else {
         GP_AUTO_FREE char *how =

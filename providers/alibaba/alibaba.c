@@ -66,6 +66,8 @@ static bool of_other_account(const char *owner, const char *account) {
 static int who_am_i(struct ali *a, const char *owner, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
     int r = ali_call(a, ALI_STS, ali_home(a), "GetCallerIdentity", NULL, 0, &reply, err);
+    if (r == -GP_EAUTH && err != NULL && a->cred.source != NULL)
+        return gp_wrap(err, "credentials of %s", a->cred.source);
     if (r != 0) return r;
     const char *account = json_str(reply.json, "AccountId", ""), *arn = json_str(reply.json, "Arn", "");
     if (!account_valid(account) || !str_starts(arn, "acs:"))

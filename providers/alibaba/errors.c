@@ -5,7 +5,7 @@
 #include "providers/alibaba/ali_int.h"
 
 #define ADVICE_QUOTA "ask for more in the Quota Center, or offer another region"
-#define ADVICE_KEYS "check the access key and its profile ('gpuprov doctor' names where it is from)"
+#define ADVICE_KEYS "check the access key and its profile"
 #define ADVICE_POLICY "give this principal the policy that 'gpuprov providers alibaba --policy' prints"
 #define ADVICE_TOKEN "get new credentials"
 #define ADVICE_MONEY "top up the account, or give it a means of payment"

@@ -130,8 +130,9 @@ int lambda_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
                  json_array_size(data));
         if (l->key.warning != NULL) str_addf(text, "\n%s", l->key.warning);
         *ret_usable = true;
-    } else if (err != NULL) {
-        *err = why;
+    } else {
+        if (p != NULL && r == -GP_EAUTH) gp_wrap(&why, "API key of %s", lambda_of(p)->key.source);
+        if (err != NULL) *err = why;
     }
     provider_lambda.close(p);
     return r;

@@ -172,8 +172,9 @@ static int shade_doctor(struct str *text, bool *ret_usable, struct gp_error *err
                  json_array_size(all));
         if (s->key.warning != NULL) str_addf(text, "\n%s", s->key.warning);
         *ret_usable = true;
-    } else if (err != NULL) {
-        *err = why;
+    } else {
+        if (p != NULL && r == -GP_EAUTH) gp_wrap(&why, "API key of %s", shade_of(p)->key.source);
+        if (err != NULL) *err = why;
     }
     provider_shadeform.close(p);
     return r;

@@ -188,6 +188,7 @@ def test_token_that_stays_refused_is_an_error(tmp_path, cloud):
                obj={"Code": "InvalidSecurityToken.Expired", "Message": "expired", "RequestId": "1"})
     run = opened(cloud, tmp_path, **NO_KEYS)
     assert run.rc == 5 and len(cloud.actions("GetCallerIdentity")) == 2
+    assert run.result["message"].startswith(f"credentials of the role {ROLE}: "), run.result
 
 
 def test_credentials_that_end_soon_are_renewed_before(tmp_path, cloud):

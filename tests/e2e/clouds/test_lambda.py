@@ -212,6 +212,9 @@ def test_file_of_credentials_is_found_and_read_again(run, cloud, tmp_path):
     path.chmod(0o600)
     doctor = run("doctor", code=None, env=gone).out
     assert "lambda_keys" in doctor and "0 instances" in doctor and KEY not in doctor
+    path.write_text('api_key = "secret_refused"\n')
+    refused_key = run("doctor", code=5, env=gone).out
+    assert "API key of" in refused_key and str(path.name) in refused_key and "secret_refused" not in refused_key
     path.write_text("key = x\n")
     assert "no line 'api_key = KEY'" in run("plan", spec(tmp_path), env=gone, code=5).err
 

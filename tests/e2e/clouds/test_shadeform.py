@@ -210,6 +210,8 @@ def test_credentials(run, cloud, tmp_path):
     assert "no API key: set SHADEFORM_API_KEY" in run("plan", one(tmp_path), code=5, env=gone).err
     wrong = run("plan", one(tmp_path), code=5, env={"SHADEFORM_API_KEY": "secret-wrong"})
     assert "secret-wrong" not in wrong.out + wrong.err
+    doctor = run("doctor", code=5, env={"SHADEFORM_API_KEY": "secret-wrong"}).out
+    assert "API key of the variable SHADEFORM_API_KEY: " in doctor and "secret-wrong" not in doctor
     folder = tmp_path / "home" / ".shadeform"
     folder.mkdir()
     (folder / "api_key").write_text(KEY + "\n")
