@@ -44,7 +44,7 @@ static size_t add_part(struct str *line, const char *cell, size_t width) {
     size_t n = strlen(cell), end = n;
     if (n > width && text_width(cell) == n) {
         end = width;
-        for (size_t i = width; i > width / 2; i--)
+        for (size_t i = width; i > 0; i--)
             if (cell[i] == ' ') {
                 end = i;
                 break;
@@ -73,19 +73,54 @@ static void print_row(const struct strv *row, const size_t *width, FILE *to) {
 }
 
 #define NARROW 7 /* no column gets narrower */
+#define NAME 12  /* a first column up to this width is cut last */
 
-/* A terminal that is too narrow breaks lines anywhere: the widest columns give way instead. */
-static void fit_terminal(size_t *width, size_t columns, size_t whole, FILE *to) {
+static size_t longest_word(const char *s) {
+    size_t longest = 0;
+    if (text_width(s) != strlen(s)) return text_width(s); /* not cut */
+    for (; *s != '\0'; s += strspn(s, " ")) {
+        size_t n = strcspn(s, " ");
+        longest = GP_MAX(longest, n);
+        s += n;
+    }
+    return longest;
+}
+
+/* The least width of a column that breaks no word. */
+static size_t word_width(const struct table *t, size_t column) {
+    size_t width = column < t->head.n ? longest_word(t->head.v[column]) : 0;
+    for (size_t i = 0; i < t->rows.len; i++)
+        if (column < t->rows.items[i].n) width = GP_MAX(width, longest_word(t->rows.items[i].v[column]));
+    return width;
+}
+
+/* The widest column above its least width, or `columns`. */
+static size_t widest_of(const size_t *width, const size_t *least, size_t columns) {
+    size_t widest = columns;
+    for (size_t c = 0; c < columns; c++)
+        if (width[c] > least[c] && (widest == columns || width[c] > width[widest])) widest = c;
+    return widest;
+}
+
+/* A terminal that is too narrow breaks lines anywhere. The widest columns give way instead: between words, then
+ * within words, at last within names. */
+enum { WORDS, NAMES, ANYWHERE }; /* where cells are cut */
+static void fit_terminal(const struct table *t, size_t *width, size_t columns, FILE *to) {
     if (isatty(fileno(to)) != 1) return;
     size_t total = columns > 0 ? 2 * (columns - 1) : 0, limit = output_width(to);
+    GP_AUTO_FREE size_t *least = xcalloc(columns + 1, sizeof *least);
     for (size_t c = 0; c < columns; c++) total += width[c];
-    while (total > limit) {
-        size_t widest = 0;
-        for (size_t c = 1; c + whole < columns; c++)
-            if (width[c] > width[widest]) widest = c;
-        if (width[widest] <= NARROW) return;
-        width[widest]--;
-        total--;
+    for (int step = WORDS; step <= ANYWHERE; step++) {
+        for (size_t c = 0; c < columns; c++) {
+            bool whole = (c > 0 && c + t->whole >= columns) || (c == 0 && width[0] <= NAME && step < ANYWHERE);
+            least[c] = whole ? width[c] : step == WORDS ? GP_MAX((size_t)NARROW, word_width(t, c)) : NARROW;
+        }
+        while (total > limit) {
+            size_t widest = widest_of(width, least, columns);
+            if (widest == columns) break;
+            width[widest]--;
+            total--;
+        }
     }
 }
 
@@ -94,7 +129,7 @@ void table_print(const struct table *t, FILE *to) {
     for (size_t i = 0; i < t->rows.len; i++) columns = GP_MAX(columns, t->rows.items[i].n);
     size_t *width = xcalloc(columns + 1, sizeof *width);
     for (size_t c = 0; c < columns; c++) width[c] = column_width(t, c);
-    fit_terminal(width, columns, t->whole, to);
+    fit_terminal(t, width, columns, to);
     if (t->head.n > 0) print_row(&t->head, width, to);
     for (size_t i = 0; i < t->rows.len; i++) print_row(&t->rows.items[i], width, to);
     free(width);

@@ -366,6 +366,15 @@ def test_tables_fit_a_narrow_terminal(gpuprov, args):
     assert len(gpuprov(*args).out.splitlines()) == len(wide)
 
 
+def test_a_narrow_table_breaks_between_words(gpuprov):
+    lines = on_terminal(gpuprov, 80, "providers", "azure")
+    assert max(map(len, lines)) <= 80
+    for word in ("gc-only", "Standard_ND96isr_H100_v5", "publisher:offer:sku:version,"):
+        assert any(word in line for line in lines), lines
+    names = [line.split("  ")[0] for line in on_terminal(gpuprov, 40, "providers")[1:]]
+    assert {p["name"] for p in gpuprov.json("providers")["providers"]} <= set(names), names
+
+
 @pytest.mark.parametrize("up,ssh,down,code", [(0, 0, 0, 0), (3, 0, 0, 3), (7, 0, 0, 7), (0, 4, 0, 1), (0, 0, 8, 8), (6, 0, 8, 8)])
 @pytest.mark.parametrize("shell", [["sh"], ["sh", "-e"]])
 def test_the_tutorials_lines_for_ci(tmp_path, shell, up, ssh, down, code):
