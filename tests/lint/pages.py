@@ -124,6 +124,18 @@ def keys(text):
                 yield f"{block}.{key}: docs/spec.md has no such key"
 
 
+PREFIXES = "GPUPROV|ALIBABA|AWS|AZURE|CLOUDSDK|GCE|GOOGLE|LAMBDA|LAMBDALABS|OS|RUNPOD|SHADEFORM"
+
+
+def variables():
+    """Every environment variable that a provider's code names is on the provider's page."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        code = "\n".join(f.read_text() for f in sorted((ROOT / "providers" / page.stem).glob("*.[ch]")))
+        for name in sorted(set(re.findall(rf'"((?:{PREFIXES})_[A-Z0-9_]+)"', code))):
+            if not re.search(rf"\b{name}\b", page.read_text()):
+                yield f"docs/{page.name}: the variable {name} is not there, and providers/{page.stem} reads it"
+
+
 def messages():
     """Each heading of docs/troubleshooting.md that is a message: its parts between '...' stand in one text of the source."""
     literal = r'"(?:[^"\\\n]|\\.)*"'
@@ -144,6 +156,7 @@ def main():
     problems = [f"README.md: {p}" for check in (readme_figures, readme_providers) for p in check()]
     problems += [f"docs/how-it-works.md: {p}" for p in exit_codes()]
     problems += [f"docs/glossary.md: {p}" for p in words()]
+    problems += variables()
     problems += [f"docs/troubleshooting.md: {p}" for p in messages()]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
