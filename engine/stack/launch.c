@@ -212,13 +212,24 @@ static int claim_there_too(struct run *run, struct provider *p, const struct off
     return r;
 }
 
+/* Other offers may have taken the stack's time: nothing is launched that should be gone already. */
+static int check_time(const struct run *run, const struct provider *p, struct gp_error *err) {
+    int64_t now_s = clock_wall_s() + p->clock_skew_s;
+    if (run->stack.expires_s == 0 || now_s < run->stack.expires_s) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "'%s': its deadline passed before all nodes were launched: run 'gpuprov down %s', set a longer "
+                   "limits.ttl, then run 'gpuprov up'",
+                   run->stack.name, run->stack.name);
+}
+
 static int try_offer(struct launch *l, const struct offer *o, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     struct provider *p = NULL;
     GP_AUTO_STR struct str user_data = {0};
     str_add(&user_data, "");
     int r = run_provider(run, o->provider, &p, err);
-    if (r == 0) r = claim_there_too(run, p, o, err);
+    if (r == 0) r = claim_there_too(run, p, o, err); /* its replies have the cloud's time */
+    if (r == 0) r = check_time(run, p, err);
     if (r == 0 && p->ops->user_data && l->host_key_public == NULL)
         r = ssh_key_make("gpuprov-first-contact", &l->host_key, &l->host_key_public, err);
     if (r == 0 && p->ops->user_data) r = render_user_data(l, p, &user_data, err);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/common/account_list.h"
+#include "providers/common/cloud_clock.h"
 #include "providers/common/slot_send.h"
 
 #define LAUNCH_PACES 12 /* of the API description: one launch per 12 s, other requests one per second */
@@ -70,6 +71,14 @@ static int body(void *ctx, const struct create_req *req, int slot, const char *t
 
 /* --- sending --- */
 
+/* Requests wait for one another, so that the last ones may come after the deadline. Lambda has none of its own. */
+static int check_time(const struct lambda *l, const struct intent *in, struct gp_error *err) {
+    if (in->deadline_s == 0 || cloud_now_s(&l->base) < in->deadline_s) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "lambda launch in %s: the deadline passed before node %d was launched: set a longer limits.ttl",
+                   in->region, in->slot_first);
+}
+
 static int launch(void *ctx, const struct intent *in, struct slot_outcome *ret) {
     struct lambda *l = ctx;
     GP_AUTO_REST struct rest_reply reply = {0};
@@ -78,6 +87,7 @@ static int launch(void *ctx, const struct intent *in, struct slot_outcome *ret) 
     int64_t wait = clock_left_ms(l->launch_due_ms);
     int r = json_parse(in->body, strlen(in->body), "the request", &request, &ret->err);
     if (r == 0 && wait > 0) r = gp_sleep(wait, l->cancel, &ret->err);
+    if (r == 0) r = check_time(l, in, &ret->err);
     if (r != 0) return r;
     l->launch_due_ms = clock_deadline(LAUNCH_PACES * l->pace_ms);
     r = lambda_call(l, "POST", "/instance-operations/launch", request, REST_ONCE, &reply, &data, &ret->err);
@@ -131,6 +141,18 @@ static int destroy(void *ctx, const struct resource_list *what, struct gp_error 
     return lambda_terminate(c->l, what, err);
 }
 
+/* Before anything is launched: whether the last request of the gang comes before the deadline. */
+static int check_gang(const struct lambda *l, const struct create_req *req, struct gp_error *err) {
+    int64_t left_s = req->stack->expires_s - cloud_now_s(&l->base);
+    int64_t takes_s = (req->slot_count - 1) * LAUNCH_PACES * l->pace_ms / 1000;
+    if (req->stack->expires_s == 0 || takes_s < left_s) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "lambda: %d launches take %lld s, one each %lld s, and the deadline is in %lld s: set a longer "
+                   "limits.ttl, or have fewer nodes",
+                   req->slot_count, (long long)takes_s, (long long)(LAUNCH_PACES * l->pace_ms / 1000),
+                   (long long)GP_MAX(left_s, (int64_t)0));
+}
+
 int lambda_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct lambda *l = lambda_of(p);
     const struct slot_ops ops = {.provider = "lambda",
@@ -145,8 +167,9 @@ int lambda_create(struct provider *p, const struct create_req *req, struct resou
                                  .list = list,
                                  .destroy = destroy};
     GP_AUTO_FREE char *ruleset = NULL;
-    int r =
-        req->replay == NULL ? lambda_firewall_ensure(l, req->stack, req->spec, req->offer->region, &ruleset, err) : 0;
+    int r = req->replay == NULL ? check_gang(l, req, err) : 0;
+    if (r == 0 && req->replay == NULL)
+        r = lambda_firewall_ensure(l, req->stack, req->spec, req->offer->region, &ruleset, err);
     if (r != 0) return r;
     struct launching ctx = {l, req->stack, ruleset};
     struct slot_create c = {

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounts and clouds that change between two commands: another API key, another project, several clouds in one spec.
 Nodes never answer SSH here."""
+import email.utils
 import json
+import time
 
 import ec2
 import pytest
@@ -156,3 +158,55 @@ def test_a_price_of_zero_is_no_price(gpuprov, tmp_path):
         path.write_text(json.dumps(top))
         plan = gpuprov("plan", path, code=2)
         assert "gpu_1x_a10" not in plan.out and "price is not known" in plan.err, plan
+
+
+# --- nothing is launched after its deadline ---
+
+def test_launches_that_wait_for_one_another(gpuprov, tmp_path):
+    """Lambda takes one launch per 12 s: a gang that takes longer than its ttl is refused before the first."""
+    with LambdaCloud() as cloud:
+        use(gpuprov, "lambda", cloud)
+        refused = gpuprov("up", write(tmp_path, "lambda", nodes=7, limits=LIMITS), code=1,
+                          env={"GPUPROV_LAMBDA_PACE_MS": "1000"})
+        assert "7 launches take 72 s" in refused.err and cloud.launches == [], refused
+        assert cloud.left() == []
+
+
+def later_after_launch(cloud, at):
+    """From the first launch at `at` on, the clock of `cloud` is five minutes further."""
+    def date(_handler, _timestamp=None):
+        return email.utils.formatdate(time.time() + (300 if at.requests("POST .*/launch") else 0), usegmt=True)
+    cloud.server.RequestHandlerClass.date_time_string = date
+
+
+LIMITS = {"unattended": "accept", "ttl": "1m"}
+
+
+def test_a_launch_takes_the_time_of_the_next(gpuprov, tmp_path):
+    with LambdaCloud() as cloud:
+        use(gpuprov, "lambda", cloud)
+        later_after_launch(cloud, cloud)
+        late = gpuprov("up", write(tmp_path, "lambda", nodes=3, limits=LIMITS), code=1)
+        assert "the deadline passed before node 1 was launched" in late.err, late
+        assert len(cloud.launches) == 1
+        gpuprov("down", "contract")
+        assert cloud.left() == []
+
+
+def test_a_cloud_takes_the_time_of_the_next(gpuprov, tmp_path):
+    """The first cloud's refusal comes after the deadline: nothing is launched at the second."""
+    with LambdaCloud() as slow, ShadeformCloud() as unused:
+        use(gpuprov, "lambda", slow)
+        use(gpuprov, "shadeform", unused)
+        later_after_launch(unused, slow)
+        slow.rule("POST .*/launch", "reply", status=400, obj={"error": {
+            "code": "instance-operations/launch/insufficient-capacity", "message": "no", "suggestion": ""}})
+        path = tmp_path / "spec.yaml"
+        path.write_text(json.dumps({"name": "contract", "limits": LIMITS, "order": "listed", "access": {"timeout": "1s"}, "offers": [
+            {"provider": "lambda", "regions": ["us-east-1"], "instance_type": "gpu_1x_a10"},
+            {"provider": "shadeform", "regions": ["hyperstack.canada-1"], "instance_type": "A6000"}]}))
+        late = gpuprov("up", path, code=1)
+        assert "its deadline passed before all nodes were launched" in late.err, late
+        assert unused.instances == {} and slow.requests("POST .*/launch")
+        gpuprov("down", path)
+        assert slow.left() == [] and unused.left() == []
