@@ -119,7 +119,7 @@ static void call_all(struct azure *a, const char *method, struct piece *const *p
 static void wait_ready(struct azure *a, struct piece *pieces, size_t n) {
     int64_t until = clock_deadline(READY_MS);
     for (;;) {
-        struct piece *late[PIECES];
+        struct piece *late[PIECES] = {0};
         size_t left = 0;
         int64_t pause = READ_MS;
         for (size_t i = 0; i < n; i++) {
@@ -213,7 +213,7 @@ static void set_init(struct azure *a, const struct stack *s, const char *region,
 
 int azure_guard_put(struct azure *a, const struct stack *s, const struct spec *spec, const char *region,
                     struct gp_error *err) {
-    struct piece guard;
+    struct piece guard = {0};
     int r = guard_init(a, s, spec, region, &guard, err);
     return r == 0 ? put_pieces(a, &guard, 1, err) : r;
 }
@@ -226,7 +226,7 @@ int azure_network_ensure(struct azure *a, const struct stack *s, const struct sp
     GP_AUTO_FREE char *key =
         xasprintf("%s/%s/%s/%s", o->region, s->uid, named ? "guard" : "net", set != NULL ? set : "");
     if (!strv_has(&a->cache->networks_ready, key)) {
-        struct piece pieces[PIECES];
+        struct piece pieces[PIECES] = {0};
         size_t n = 1;
         int r = guard_init(a, s, spec, o->region, &pieces[0], err);
         if (r == 0 && !named) net_init(a, s, o->region, &pieces[n++]);
