@@ -261,6 +261,8 @@ static int take_page(struct ali_list *l, const json_t *reply, struct gp_error *e
     l->seen += (int64_t)json_array_size(items);
     const char *token = json_str(reply, "NextToken", "");
     if (l->page == 0) l->done = true;
+    else if (l->numbered && !json_is_integer(json_at(reply, "TotalCount")))
+        return gp_fail(err, GP_EPROTO, "%s in %s: the reply has no 'TotalCount'", l->action, l->region);
     else if (l->numbered) l->done = json_array_size(items) == 0 || l->seen >= json_int(reply, "TotalCount", 0);
     else if (token[0] == '\0') l->done = true;
     else if (l->next != NULL && strcmp(l->next, token) == 0)

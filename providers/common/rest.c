@@ -230,6 +230,10 @@ static bool same_origin(const char *a, const char *b) {
     return n > 0 && n == origin_len(b) && strncasecmp(a, b, n) == 0 && memchr(a, '@', n) == NULL;
 }
 
+static int repeats(const struct rest_call *first, struct gp_error *err) {
+    return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
+}
+
 /* Hands out the items of a reply. *ret_next: the URL of the next page, NULL: this was the last; caller frees. */
 static int take_page(const struct rest_call *first, const struct rest_list *list, const char *url, json_t *reply,
                      char **ret_next, struct gp_error *err) {
@@ -246,7 +250,7 @@ static int take_page(const struct rest_call *first, const struct rest_list *list
     if (!same_origin(first->url, next))
         return gp_fail(err, GP_EPROTO, "%s: the next page is at another server, '%.80s': it is not asked for",
                        first->what, next);
-    if (strcmp(next, url) == 0) return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
+    if (strcmp(next, url) == 0) return repeats(first, err);
     *ret_next = next;
     next = NULL;
     return 0;
@@ -257,6 +261,7 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
     struct rest_result *results = xcalloc(n + 1, sizeof *results);
     size_t *which = xcalloc(n + 1, sizeof *which), left = 0;
     char **urls = xcalloc(n + 1, sizeof *urls);
+    char **marks = xcalloc(n + 1, sizeof *marks); /* the URL of page 1, 2, 4, 8, ...: no circle of pages misses all */
     for (size_t i = 0; i < n; i++) {
         lists[i].rc = 0;
         urls[i] = xstrdup(lists[i].first.url);
@@ -277,7 +282,14 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
             p->rc = results[k].rc;
             if (p->rc != 0) p->err = results[k].err;
             else p->rc = take_page(&p->first, &p->list, calls[k].url, results[k].reply.json, &next, &p->err);
-            free(urls[which[k]]);
+            if (next != NULL && str_eq(next, marks[which[k]])) {
+                p->rc = repeats(&p->first, &p->err);
+                free(next);
+                next = NULL;
+            }
+            char **old = (pages & (pages + 1)) == 0 ? &marks[which[k]] : &urls[which[k]];
+            free(*old);
+            if (old != &urls[which[k]]) *old = urls[which[k]];
             urls[which[k]] = next;
             rest_reply_clear(&results[k].reply);
             results[k] = (struct rest_result){0};
@@ -287,8 +299,10 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
         if (urls[i] != NULL)
             lists[i].rc = gp_fail(&lists[i].err, GP_EPROTO, "%s: the reply has too many pages", lists[i].first.what);
         free(urls[i]);
+        free(marks[i]);
     }
     free(urls);
+    free(marks);
     free(which);
     free(results);
     free(calls);

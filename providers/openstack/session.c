@@ -403,16 +403,17 @@ static char *next_page(const char *url, const json_t *reply) {
     for (size_t i = 0; i < GP_ARRAY_LEN(forms); i++) {
         const json_t *items = json_object_get(reply, forms[i].items);
         size_t n = json_array_size(items);
-        if (n == 0) continue;
+        if (!json_is_array(items)) continue;
         GP_AUTO_FREE char *links = xasprintf("%s_links", forms[i].items);
         bool more = json_object_get(reply, "next") != NULL;
         const json_t *link = NULL;
         size_t k = 0;
         json_array_foreach(json_object_get(reply, links), k, link) more =
             more || strcmp(json_str(link, "rel", ""), "next") == 0;
-        const char *marker = json_str(json_array_get(items, n - 1), forms[i].marker, "");
-        if (!more || marker[0] == '\0') return NULL;
-        return rest_with_param(url, "marker", marker);
+        if (!more) return NULL;
+        const char *marker = json_str(n > 0 ? json_array_get(items, n - 1) : NULL, forms[i].marker, "");
+        /* More is said to follow, and nothing says after what: the same page again is an error. */
+        return marker[0] == '\0' ? xstrdup(url) : rest_with_param(url, "marker", marker);
     }
     return NULL;
 }

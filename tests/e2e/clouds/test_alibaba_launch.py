@@ -384,6 +384,7 @@ INSTANCE = ("Instances", "Instance", 0)
     ("DescribeInstances", ("Instances", "Instance"), {"a": 1}), ("DescribeDisks", ("Disks", "Disk", 0, "DiskId"), "d-\u202e"),
     ("DescribeKeyPairs", ("KeyPairs", "KeyPair", 0, "KeyPairName"), "x\x1b[2J"),
     ("DescribeSecurityGroups", ("SecurityGroups", "SecurityGroup", 0, "SecurityGroupId"), "sg-a/b"),
+    ("DescribeVpcs", ("TotalCount",), None),
 ])
 def test_hostile_list_is_an_error_and_nothing_is_ended(tmp_path, cloud, action, path, value):
     env, text = environment(cloud, tmp_path), spec(tmp_path)

@@ -123,16 +123,18 @@ def hostile(reply, **values):
     ("tags", {"metadata": {"gpuprov:owner": "OWNER", "gpuprov:stack": "contract", "gpuprov:uid": "0123456789abcdef",
                            "gpuprov:slots": "99999999999999999999+1"}}),
     ("text", {"fault": {"message": "\x1b[2J\x07gone\n\nok"}, "status": "ERROR", "addresses": {"n": [{"addr": "1.2.3.4; rm"}]}}),
-    ("cell", {"status": "UNKNOWN", "metadata": None})])
+    ("cell", {"status": "UNKNOWN", "metadata": None}), ("more", None)])
 def test_hostile_replies(cloud, eye, tmp_path, what, values):
     """Nothing of a reply becomes a path, an address or an end that has not its form."""
     env, path = environment(cloud, tmp_path), spec(tmp_path)
     assert Drive(env, path, "create").rc == 0
     owner = Drive(env, path, "open")["owner"]
-    if "metadata" in values and values["metadata"]:
+    if values and values.get("metadata"):
         values = {"metadata": {k: v.replace("OWNER", owner) for k, v in values["metadata"].items()}}
 
     def change(reply):
+        if what == "more":  # no server, and more of them are said to follow
+            return {"servers": [], "servers_links": [{"rel": "next", "href": "http://x/servers?marker=y"}]}
         changed = hostile(reply, **values)
         for server in changed["servers"]:
             if server["status"] == "UNKNOWN":
@@ -142,7 +144,7 @@ def test_hostile_replies(cloud, eye, tmp_path, what, values):
     with Relay(cloud) as relay:
         relay.rule(LIST, "edit", times=None, change=change)
         listed = Drive(environment(cloud, tmp_path, relay=relay), path, "list")
-        if what in ("id", "cell"):
+        if what in ("id", "cell", "more"):
             assert listed["code"] == "protocol", listed.result
         else:
             assert listed.rc == 0 and len(listed.of_kind("instance")) == 2, listed.result

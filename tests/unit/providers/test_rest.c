@@ -205,6 +205,11 @@ static char *to_number(const char *url, const json_t *reply) {
     return n > 0 ? xasprintf("%.*s?%lld", (int)strcspn(url, "?"), url, (long long)n) : NULL;
 }
 static char *to_itself(const char *url, const json_t *reply) { return json_is_object(reply) ? xstrdup(url) : NULL; }
+/* 1, 2, 3, 2, 3, ... */
+static char *round_and_round(const char *url, const json_t *reply) {
+    int64_t n = json_int(reply, "next", 0);
+    return xasprintf("%.*s?%lld", (int)strcspn(url, "?"), url, n > 0 ? (long long)n : 2LL);
+}
 static char *elsewhere;
 static char *to_elsewhere(const char *url, const json_t *reply) {
     return json_is_object(reply) && url != NULL ? xstrdup(elsewhere) : NULL;
@@ -214,6 +219,12 @@ static int add_item(void *ctx, const json_t *item, struct gp_error *err) {
     int64_t *sum = ctx;
     *sum = *sum * 10 + json_integer_value(item);
     return *sum == 99 ? gp_fail(err, GP_EPROTO, "stop") : 0;
+}
+
+static int count_item(void *ctx, const json_t *item, struct gp_error *err) {
+    (void)err;
+    *(int64_t *)ctx += json_is_integer(item);
+    return 0;
 }
 
 static void test_pages(void **state) {
@@ -229,6 +240,13 @@ static void test_pages(void **state) {
     list.next = to_itself;
     assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), -GP_EPROTO);
     assert_non_null(strstr(err.msg, "repeats a page"));
+    list.next = round_and_round;
+    sum = 0;
+    list.each = count_item;
+    assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), -GP_EPROTO);
+    assert_non_null(strstr(err.msg, "repeats a page"));
+    assert_true(sum < 12);
+    list.each = add_item;
     list.items = "others";
     assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), -GP_EPROTO);
     assert_non_null(strstr(err.msg, "no list 'others'"));
