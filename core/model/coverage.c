@@ -101,6 +101,7 @@ static void provider_text(const struct coverage *c, const char *provider, bool c
         const struct look *l = &c->list.items[i];
         if (l->checked != checked || l->aside || strcmp(l->provider, provider) != 0 || l->region[0] == '\0') continue;
         if (checked) owner = l->owner;
+        if (strcmp(l->region, provider) == 0) continue; /* a cloud that has one list of all its places */
         if (shown < max) str_addf(out, "%s%s", shown > 0 ? ", " : " ", l->region);
         else more++;
         shown++;

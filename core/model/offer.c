@@ -104,7 +104,7 @@ bool offer_fits(const struct offer *o, const struct spec *spec, struct str *why)
     else if (o->memory_gib < spec->memory_gib)
         str_addf(why, "%s has %.1f GiB of memory, less than 'memory: %d GiB'", text, o->memory_gib, spec->memory_gib);
     else if (spec->disk_gib > 0 && o->disk_gib == 0)
-        str_addf(why, "%s: the size of its root disk cannot be chosen, and 'disk' is set", text);
+        str_addf(why, "%s: the size of its root disk is not known, and 'disk' is set", text);
     else if (o->disk_gib < spec->disk_gib)
         str_addf(why, "%s has a root disk of %d GiB, less than 'disk: %d GiB'", text, o->disk_gib, spec->disk_gib);
     return why->len == start;

@@ -119,8 +119,7 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     for (int i = 0; i < REPLAYS; i++) {
         gp_error_clear(&why);
         run_event(run, -1, NODE_LAUNCHING, EVENT_PROGRESS, "settle",
-                  "the outcome of a launch (nodes %d..%d, attempt %d) is not known: repeating it at %s "
-                  "with the same token",
+                  "the outcome of a launch (nodes %d..%d, attempt %d) is not known: settling it at %s",
                   intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->attempt, intent->provider);
         r = p->ops->create(p, &req, &made, &why);
         if (r != -GP_EUNKNOWN) break;

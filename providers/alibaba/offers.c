@@ -534,9 +534,8 @@ int ali_offers(struct provider *p, const struct spec *spec, size_t index, struct
     for (size_t i = 0; i < regions.n; i++) {
         struct gp_error e = {0};
         s.region = regions.v[i];
-        int r = ali_region_valid(s.region)
-                    ? offers_of_region(&s, &e)
-                    : gp_fail(&e, GP_EUSAGE, "offers[%zu]: '%s' is not a region of alibaba", index, s.region);
+        int r = ali_region_valid(s.region) ? offers_of_region(&s, &e)
+                                           : gp_fail(&e, GP_EUSAGE, "alibaba: '%s' is not a region", s.region);
         if (r != 0 && regions_failed(&result, &e)) break;
     }
     return regions_end(&result, ret->list.len > before, err);

@@ -450,8 +450,7 @@ int aws_offers(struct provider *p, const struct spec *spec, size_t index, struct
         struct search *s = &all[i];
         *s = (struct search){
             .a = a, .spec = spec, .want = want, .named = *want, .index = index, .region = regions.v[i], .out = ret};
-        if (!aws_region_valid(s->region))
-            s->r = gp_fail(&s->err, GP_EUSAGE, "offers[%zu]: '%s' is not a region of aws", index, s->region);
+        if (!aws_region_valid(s->region)) s->r = gp_fail(&s->err, GP_EUSAGE, "aws: '%s' is not a region", s->region);
     }
     offers_of_all(all, regions.n, &result);
     for (size_t i = 0; i < regions.n; i++) search_clear(&all[i]);

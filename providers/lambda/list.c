@@ -65,7 +65,7 @@ int lambda_instance_read(const json_t *j, struct resource *ret, struct gp_error 
     ret->state = state_of(status);
     ret->billed = ret->state != RES_GONE;
     ret->gpus = gpus >= 0 && gpus <= 1024 ? (int)gpus : -1;
-    if (ret->price_usd_per_h < 0 && cents >= 0 && cents <= 10000000) ret->price_usd_per_h = (double)cents / 100.0;
+    if (ret->price_usd_per_h < 0 && cents > 0 && cents <= 10000000) ret->price_usd_per_h = (double)cents / 100.0;
     return 0;
 }
 
