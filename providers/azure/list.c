@@ -349,11 +349,11 @@ static bool is_known(const struct list_req *req, const char *id) {
     return false;
 }
 
-/* Whether a resource of a group answers the request. ours: the group is the owner's, so what has no readable tags in it
- * is reported. */
+/* Whether a resource of a group answers the request: one of the journal does in any region, because a machine that is
+ * listed is not gone. ours: the group is the owner's, so what has no readable tags in it is reported. */
 static bool wanted(const struct list_req *req, const struct resource *r, bool ours) {
-    if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, r->region)) return false;
     if (is_known(req, r->id)) return true;
+    if (req->regions != NULL && !req->everywhere && !strv_has(req->regions, r->region)) return false;
     if (r->owner[0] == '\0') return ours;
     if (strcmp(r->owner, req->owner) != 0) return false;
     return req->stack == NULL || strcmp(r->stack, req->stack) == 0 || (req->uid != NULL && str_eq(r->uid, req->uid));

@@ -53,6 +53,20 @@ def test_check_plan_up_status_down(cloud, run, tmp_path):
     azure_lab.clean(cloud)
 
 
+def test_a_machine_of_another_region_is_not_gone(cloud, run, tmp_path):
+    """The list has a machine of the journal at another region than it was launched in: `plan` launches no second one in
+    its place, and `down` destroys nothing of its group before it is gone."""
+    path = azure_lab.spec(tmp_path, "llm", **dict(SPEC, nodes=1))
+    run("up", path, "--quiet", code=6)
+    [vm] = cloud.vms()
+    vm.update(location="westeurope", zones=["2"])
+    [node] = run.json("status", "llm")["stacks"][0]["nodes"]
+    assert node["id"].partition("@")[0].endswith("/" + vm["name"]), node
+    assert "create 1" not in run("plan", path, code=2).out and len(cloud.vms()) == 1
+    assert "no longer listed" not in run("down", "llm").err
+    azure_lab.clean(cloud)
+
+
 def test_doctor_and_policy(cloud, run, tmp_path):
     """The role has every action that the requests of a whole life need, and no star."""
     doctor = run("doctor", code=None)
