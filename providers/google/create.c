@@ -203,11 +203,9 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
     *ret_other_run = false;
     int r = rest_call(&g->rest, &call, &reply, &why);
     const char *name = r == 0 ? google_operation_name(reply.json) : NULL;
-    if (name != NULL) r = journal_intent_operation(g->journal, in->id, name, &why);
-    if (r == -GP_ENOTFOUND) { /* a tombstone is not open any more */
-        r = 0;
-        gp_error_clear(&why);
-    }
+    /* Google launches whether or not the journal can note the operation, or has a tombstone by now. The nodes are found
+     * without it; when they cannot be recorded either, that error names them. */
+    if (name != NULL) (void)journal_intent_operation(g->journal, in->id, name, NULL);
     if (r == 0) r = google_wait(g, in->zone, reply.json, what, &why);
     if (r == 0) return take_nodes(l, in, made, err);
     /* The names are this launch's own: an earlier request made them. */

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import google_cloud
 import pytest
+from small_disk import fill, small_disk
 from test_google import PROGRAM, environment, write_spec
 from test_google import one_cloud  # noqa: F401
 from waiting import wait_for
@@ -67,6 +68,23 @@ def test_another_network_of_the_same_stack(cloud, tmp_path):
     assert "ttl" in gpuprov("up", spec, code=1)
     assert len(cloud.instances) == 1
     gpuprov("down", "train")
+    assert cloud.left() == []
+
+
+@pytest.mark.root
+def test_a_disk_that_is_full_since_the_launch(cloud, tmp_path):
+    """The operation cannot be noted: the launch goes on, its nodes are named as billed, and with room they are used."""
+    with small_disk(tmp_path / "small", "4m,mode=0700") as small:
+        spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path, "small")
+        cloud.rule("POST .*bulkInsert", "edit", change=lambda reply: fill(small) or reply)
+        up = gpuprov("up", spec, code=8)
+        nodes = {name for _, name in cloud.instances}
+        assert len(nodes) == 2 and all(name in up for name in nodes) and "disk is full" in up, up
+        assert cloud.requests("DELETE") == []
+        (small / "fill").unlink()
+        gpuprov("up", spec, code=6)
+        assert {name for _, name in cloud.instances} == nodes
+        assert "nothing is left" in gpuprov("down", "train")
     assert cloud.left() == []
 
 
