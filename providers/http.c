@@ -19,16 +19,15 @@ static void curl_init(void) { curl_init_result = curl_global_init(CURL_GLOBAL_DE
 
 int http_open(const struct http_options *opt, struct http **ret, struct gp_error *err) {
     bool bundle = opt->ca_bundle != NULL && opt->ca_bundle[0] != '\0';
-    const char *setting = opt->ca_setting != NULL ? opt->ca_setting : "its CA bundle";
     pthread_once(&curl_once, curl_init);
     if (curl_init_result != CURLE_OK)
         return gp_fail(err, GP_EENV, "libcurl could not start: %s", curl_easy_strerror(curl_init_result));
     if (bundle && !fs_exists(opt->ca_bundle))
-        return gp_fail(err, GP_EENV, "the CA bundle '%s' does not exist: correct %s", opt->ca_bundle, setting);
+        return gp_fail(err, GP_EENV, "the CA bundle '%s' does not exist: correct %s", opt->ca_bundle, opt->ca_setting);
     struct http *h = xcalloc(1, sizeof *h);
     h->cancel = opt->cancel;
     h->ca_bundle = bundle ? xstrdup(opt->ca_bundle) : NULL;
-    h->ca_setting = xstrdup(setting);
+    h->ca_setting = opt->ca_setting != NULL ? xstrdup(opt->ca_setting) : NULL;
     h->min_interval_ms = opt->min_interval_ms;
     h->backoff_min_ms = opt->backoff_min_ms;
     h->multi = curl_multi_init();

@@ -16,7 +16,7 @@ struct http;
 struct http_options {
     const struct gp_cancel *cancel; /* may be NULL; outlives the client */
     const char *ca_bundle;          /* PEM file instead of the system's; NULL or "": the system's */
-    const char *ca_setting;         /* the setting of ca_bundle, for messages: "AWS_CA_BUNDLE"; NULL: none */
+    const char *ca_setting;         /* the setting of ca_bundle, for messages: "AWS_CA_BUNDLE"; NULL: there is none */
     int64_t min_interval_ms;        /* least time between the starts of two requests; 0: none */
     int64_t backoff_min_ms;         /* least time before a request is repeated; 0: chosen by the client */
 };

@@ -186,13 +186,15 @@ static int fail_curl(const struct http *h, const struct http_transfer *t, CURLco
         detail = "Connect";
     } else if (code == CURLE_SSL_CACERT_BADFILE) {
         r = gp_fail(err, GP_EENV, "%s: the CA bundle '%s' could not be used: correct %s", req->what,
-                    h->ca_bundle != NULL ? h->ca_bundle : "(system)", h->ca_setting);
+                    h->ca_bundle != NULL ? h->ca_bundle : "(system)",
+                    h->ca_setting != NULL ? h->ca_setting : "this system's certificates");
     } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CONNECT_ERROR ||
                code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_CERTPROBLEM) {
         r = gp_fail(err, GP_EENDPOINT,
                     "%s: no trusted TLS connection with %s (%.160s): if this network has its own "
-                    "certificate authority, set %s",
-                    req->what, place, why, h->ca_setting);
+                    "certificate authority, %s%s",
+                    req->what, place, why, h->ca_setting != NULL ? "set " : "add it to this system's certificates",
+                    h->ca_setting != NULL ? h->ca_setting : "");
         detail = "TLS";
     } else if (!t->resp->sent) {
         r = gp_fail(err, GP_EENDPOINT, "%s: %s could not be reached (%.160s)", req->what, place, why);

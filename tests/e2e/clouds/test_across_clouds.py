@@ -8,6 +8,7 @@ import time
 import ec2
 import pytest
 from lambda_cloud import LambdaCloud
+from mock import certificate  # noqa: UP026  (the one of that folder)
 from runpod import RunPod
 from shadeform_cloud import ShadeformCloud
 from waiting import wait_for
@@ -116,6 +117,19 @@ def test_no_key_goes_over_the_network_in_the_clear(gpuprov, tmp_path, name):
             told = gpuprov("plan", write(tmp_path, name), code=1, env={VARIABLES[name][1]: url})
             assert "is not an https:// URL" in told.err, told
         assert proxy.log == []
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_certificate_that_nobody_trusts(gpuprov, tmp_path, name):
+    """No request is sent. These clouds have no setting for a CA bundle, so the message names none."""
+    with CLOUDS[name][0](tls=certificate(tmp_path)) as cloud:
+        use(gpuprov, name, cloud)
+        path = write(tmp_path, name)
+        for code, words in ((1, ["plan", path]), (1, ["up", path]), (8, ["down", "contract", "--in", name])):
+            told = gpuprov(*words, code=code)
+            assert "no trusted TLS connection with 127.0.0.1:" in told.err and cloud.key not in told.out + told.err, told
+            assert code == 8 or "authority, add it to this system's certificates" in told.err, told
+        assert cloud.log == []
 
 
 @pytest.mark.parametrize("name", ["lambda", "shadeform"])
