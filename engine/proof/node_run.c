@@ -20,8 +20,8 @@
 #define ROTATE_MS (120 * 1000)
 #define LOOK_MS (20 * 1000)
 
-/* The limit that the wait shows: that of the phase, or the deadline if that is earlier. */
-static int64_t shown_limit_ms(const struct run_node *n, int64_t phase_ms) {
+/* The limit of a phase, or the deadline if that is earlier. */
+static int64_t limit_of(const struct run_node *n, int64_t phase_ms) {
     return GP_MIN(phase_ms, GP_MAX(clock_left_ms(n->ends_ms), (int64_t)1));
 }
 
@@ -89,15 +89,17 @@ static int find_private_address(struct run_node *n, struct gp_error *err) {
 
 static int reach(struct run_node *n, struct gp_error *err) {
     const struct provider_ops *ops = ops_of(n);
-    int64_t limit_ms = console_access_ms(n->run, &n->res);
-    n->limit_ms = shown_limit_ms(n, limit_ms);
+    int64_t access_ms = console_access_ms(n->run, &n->res);
+    int64_t limit_ms = ops->lent ? access_ms : limit_of(n, access_ms);
+    n->limit_ms = limit_ms;
     int r = run_node_phase(n, NODE_REACHING, err);
     if (r != 0) return r;
     int64_t began = clock_ms();
     r = connect_to(n, limit_ms, ops->user_data ? LOGIN_GRACE_MS : 0, err);
     n->unreached = r == -GP_EREACH || r == -GP_EAUTH;
     if (r == 0) r = find_private_address(n, err);
-    if (r == -GP_EREACH && (err->retryable || clock_ms() - began >= limit_ms)) { /* the time was too short for it */
+    bool access = r == -GP_EREACH && limit_ms == access_ms;             /* add_cause() names a deadline that passed */
+    if (access && (err->retryable || clock_ms() - began >= limit_ms)) { /* the time was too short for it */
         char limit[32];
         duration_format(limit, sizeof limit, limit_ms);
         size_t len = strlen(err->msg);
@@ -159,7 +161,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     bool partly = pick != NULL && (pick->dry_run || pick->from != NULL || (pick->only != NULL && pick->only->n > 0));
     bool complete = !partly || was_set_up(n);
     if (!partly) resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
-    n->limit_ms = shown_limit_ms(n, BOOTSTRAP_MS);
+    n->limit_ms = limit_of(n, BOOTSTRAP_MS);
     if (pick == NULL || !pick->dry_run) step_output_forget(run, n->slot);
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;

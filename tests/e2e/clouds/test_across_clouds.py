@@ -207,6 +207,17 @@ def test_a_launch_takes_the_time_of_the_next(gpuprov, tmp_path):
         assert cloud.left() == []
 
 
+def test_no_wait_for_a_login_after_the_deadline(gpuprov, tmp_path):
+    """The launch took longer than the ttl: `up` does not wait for access.timeout, during which the node is billed."""
+    with LambdaCloud() as cloud:
+        use(gpuprov, "lambda", cloud)
+        later_after_launch(cloud, cloud)
+        late = gpuprov("up", write(tmp_path, "lambda", limits=LIMITS, access={"timeout": "1h"}), code=6)
+        assert "its deadline passed (limits.ttl is 1m)" in late.err and "access.timeout" not in late.err, late
+        gpuprov("down", "contract")
+        assert cloud.left() == []
+
+
 def test_a_cloud_takes_the_time_of_the_next(gpuprov, tmp_path):
     """The first cloud's refusal comes after the deadline: nothing is launched at the second."""
     with LambdaCloud() as slow, ShadeformCloud() as unused:
