@@ -11,11 +11,13 @@ Every request is validated against api/google.json, and so is every reply. Knobs
 `python tests/clouds/google_cloud.py --port 0` starts it alone and prints the lines to export."""
 import argparse
 import base64
+import contextlib
 import datetime
 import hashlib
 import json
 import pathlib
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -495,15 +497,14 @@ class Google(Mock, Tokens):
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--port", type=int, default=0)
-    with tempfile.TemporaryDirectory() as folder, Google(port=words.parse_args().port) as cloud:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the folder stays
+    with (contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory() as folder,
+          Google(port=words.parse_args().port) as cloud):
         for name, value in cloud.environment(folder).items():
             print(f"export {name}='{value}'" if value is not None else f"unset {name}")
         sys.stdout.flush()
-        try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            pass
+        while True:
+            time.sleep(3600)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 """The built program at a stand-in Compute Engine whose nodes never answer: check, plan, up, status, down, gc from an
 empty state folder, and kill -9 of `up`. What there is, is asked of the cloud."""
 import json
+import os
 import random
+import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -215,3 +218,16 @@ def test_doctor_and_policy(cloud, tmp_path):
     assert role["stage"] == "GA" and len(set(role["includedPermissions"])) == len(role["includedPermissions"])
     # each permission belongs to a call that is made
     assert all(p.startswith("compute.") for p in role["includedPermissions"])
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_the_stand_in_alone_leaves_nothing(tmp_path, end):
+    alone = subprocess.Popen([sys.executable, "-u", google_cloud.__file__, "--port", "0"], stdout=subprocess.PIPE, text=True,
+                             env={**os.environ, "TMPDIR": str(tmp_path)})
+    try:
+        assert alone.stdout.readline() and list(tmp_path.iterdir())
+    finally:
+        alone.send_signal(end)
+        code = alone.wait()
+        alone.stdout.close()
+    assert code == 0 and list(tmp_path.iterdir()) == []
