@@ -143,6 +143,7 @@ struct ali_wanted {
 /* A list of one kind that appends to ret. */
 void ali_list_of(struct ali_list *l, enum resource_kind kind, const char *region, const struct ali_wanted *w,
                  struct resource_list *ret);
+/* The instances, with the RDMA devices of each where its interfaces are listed. */
 int ali_list_instances(struct ali *a, const char *region, const struct ali_wanted *w, struct resource_list *ret,
                        struct gp_error *err);
 

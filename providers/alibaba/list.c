@@ -14,11 +14,17 @@
 static const char *word_or(const char *text) { return form_word(text) ? text : ""; }
 static const char *address_or(const char *text) { return form_address(text) ? text : ""; }
 
+/* What the listed network interfaces show: ids of instances, one entry for each interface. */
+struct interfaces {
+    struct strv all, erdma;
+};
+
 /* One list that is under way. */
 struct target {
     enum resource_kind kind;
     const char *region;
     struct resource_list *out;
+    struct interfaces *seen; /* NULL: not wanted */
 };
 
 /* --- items of the kinds --- */
@@ -114,18 +120,28 @@ static int read_disk(struct resource *r, const json_t *item, const char *region,
     return take_id(r, item, "DiskId", "d-", err);
 }
 
+static bool has_erdma(const json_t *item) {
+    return strcmp(json_str(item, "NetworkInterfaceTrafficMode", ""), "HighPerformance") == 0;
+}
+
 static int read_nic(struct resource *r, const json_t *item, const char *region, struct gp_error *err) {
     const char *status = word_or(json_str(item, "Status", ""));
     read_tags(r, item, region, -1);
     resource_set(&r->zone, word_or(json_str(item, "ZoneId", "")));
-    bool erdma = strcmp(json_str(item, "NetworkInterfaceTrafficMode", ""), "HighPerformance") == 0;
-    GP_AUTO_FREE char *reason = xasprintf("%s%s", status, erdma ? ", eRDMA" : "");
+    GP_AUTO_FREE char *reason = xasprintf("%s%s", status, has_erdma(item) ? ", eRDMA" : "");
     resource_set(&r->state_reason, reason);
     r->state = strcmp(status, "Available") == 0  ? RES_STOPPED
                : strcmp(status, "Deleting") == 0 ? RES_STOPPING
                                                  : RES_RUNNING;
     r->price_usd_per_h = 0;
     return take_id(r, item, "NetworkInterfaceId", "eni-", err);
+}
+
+static void note_interface(struct interfaces *seen, const json_t *item) {
+    const char *instance = json_str(item, "InstanceId", "");
+    if (!ali_id(instance, "i-")) return; /* it is attached to no instance */
+    strv_add(&seen->all, instance);
+    if (has_erdma(item)) strv_add(&seen->erdma, instance);
 }
 
 static int read_key_pair(struct resource *r, const json_t *item, const char *region, struct gp_error *err) {
@@ -167,6 +183,7 @@ static int on_item(void *ctx, const json_t *item, struct gp_error *err) {
             resource_clear(&r);
             return 0;
         }
+    if (rc == 0 && t->kind == RES_NIC && t->seen != NULL) note_interface(t->seen, item);
     if (rc == 0) vec_push(&t->out->list, r);
     else resource_clear(&r);
     return rc;
@@ -190,7 +207,7 @@ static const struct {
 
 static void target_of(struct ali_list *l, enum resource_kind kind, const char *region, struct resource_list *ret) {
     struct target *t = xcalloc(1, sizeof *t);
-    *t = (struct target){kind, region, ret};
+    *t = (struct target){.kind = kind, .region = region, .out = ret};
     for (size_t i = 0; i < GP_ARRAY_LEN(kinds); i++) {
         if (kinds[i].kind != kind) continue;
         *l = (struct ali_list){.service = kinds[i].service,
@@ -211,12 +228,40 @@ void ali_list_of(struct ali_list *l, enum resource_kind kind, const char *region
     ali_tag_filter(&l->query, w->owner, w->stack, w->uid);
 }
 
+/* The RDMA devices of each instance, by its interfaces: DescribeInstances does not show them. Unknown where none is
+ * listed. */
+static void count_erdma(const struct interfaces *seen, struct resource_list *part) {
+    for (size_t i = 0; i < part->list.len; i++) {
+        struct resource *r = &part->list.items[i];
+        if (r->kind != RES_INSTANCE || !strv_has(&seen->all, r->id)) continue;
+        r->rdma = 0;
+        for (size_t k = 0; k < seen->erdma.n; k++) r->rdma += strcmp(seen->erdma.v[k], r->id) == 0;
+    }
+}
+
+static void interfaces_clear(struct interfaces *seen) {
+    strv_clear(&seen->all);
+    strv_clear(&seen->erdma);
+}
+
 int ali_list_instances(struct ali *a, const char *region, const struct ali_wanted *w, struct resource_list *ret,
                        struct gp_error *err) {
-    struct ali_list l = {0};
-    ali_list_of(&l, RES_INSTANCE, region, w, ret);
-    int r = ali_list_one(a, &l, err);
-    free(l.ctx);
+    GP_AUTO_RESOURCES struct resource_list unasked = {0};
+    struct interfaces seen = {0};
+    struct ali_list lists[2] = {0};
+    ali_list_of(&lists[0], RES_INSTANCE, region, w, ret);
+    ali_list_of(&lists[1], RES_NIC, region, w, &unasked);
+    struct target *t = lists[1].ctx;
+    t->seen = &seen;
+    ali_lists(a, lists, GP_ARRAY_LEN(lists), NULL);
+    int r = lists[0].rc; /* without the interfaces the devices are unknown, until a poll of the nodes shows them */
+    if (r != 0 && err != NULL) *err = lists[0].err;
+    count_erdma(&seen, ret);
+    interfaces_clear(&seen);
+    for (size_t i = 0; i < GP_ARRAY_LEN(lists); i++) {
+        free(lists[i].ctx);
+        ali_list_clear(&lists[i]);
+    }
     return r;
 }
 
@@ -225,6 +270,8 @@ int ali_list_instances(struct ali *a, const char *region, const struct ali_wante
 struct work {
     VEC_OF(struct ali_list) lists;
     struct resource_list *parts; /* one for each region */
+    struct interfaces seen;
+    struct resource_list unasked; /* interfaces, where only nodes are asked for */
 };
 
 /* Machines in the journal whose tags were changed. */
@@ -252,9 +299,12 @@ static void add_region(struct work *w, const char *region, const struct list_req
     struct ali_wanted tagged = {.owner = req->owner, .stack = req->stack};
     struct ali_wanted by_uid = {.owner = req->owner, .uid = req->uid};
     for (size_t i = 0; i < GP_ARRAY_LEN(kinds); i++) {
-        if (req->nodes_only && kinds[i].kind != RES_INSTANCE) continue;
+        bool nic = kinds[i].kind == RES_NIC; /* it shows the RDMA devices of a node */
+        if (req->nodes_only && !nic && kinds[i].kind != RES_INSTANCE) continue;
         struct ali_list l = {0};
-        ali_list_of(&l, kinds[i].kind, region, &tagged, part);
+        ali_list_of(&l, kinds[i].kind, region, &tagged, nic && req->nodes_only ? &w->unasked : part);
+        struct target *t = l.ctx;
+        t->seen = &w->seen;
         vec_push(&w->lists, l);
     }
     if (req->uid != NULL) { /* whose tag of the stack was changed */
@@ -317,12 +367,15 @@ int ali_list_all(struct provider *p, const struct list_req *req, struct resource
     for (size_t i = 0; i < regions.n; i++)
         if (ali_region_valid(regions.v[i])) add_region(&w, regions.v[i], req, &w.parts[i]);
     ali_lists(a, w.lists.items, w.lists.len, &e);
+    for (size_t i = 0; i < regions.n; i++) count_erdma(&w.seen, &w.parts[i]);
     int r = collect(&w, &regions, req, ret, err);
     for (size_t i = 0; i < w.lists.len; i++) {
         free(w.lists.items[i].ctx);
         ali_list_clear(&w.lists.items[i]);
     }
     vec_free(&w.lists);
+    resource_list_clear(&w.unasked);
+    interfaces_clear(&w.seen);
     free(w.parts);
     if (r == 0 && all != 0) {
         r = all;

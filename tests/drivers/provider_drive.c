@@ -67,11 +67,14 @@ static void put_intents(struct drive *d) {
     json_object_set_new(d->out, "intents", all);
 }
 
-static int do_list(struct drive *d, struct resource_list *ret, struct gp_error *err) {
+static int do_list(struct drive *d, bool nodes_only, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_STRV struct strv regions = {0};
     const struct spec_offer *o = &d->spec->offers.items[0];
     strv_copy(&regions, &o->regions);
-    struct list_req req = {.owner = d->p->owner, .stack = d->spec->name, .regions = regions.n > 0 ? &regions : NULL};
+    struct list_req req = {.owner = d->p->owner,
+                           .stack = d->spec->name,
+                           .regions = regions.n > 0 ? &regions : NULL,
+                           .nodes_only = nodes_only};
     return d->ops->list(d->p, &req, ret, err);
 }
 
@@ -133,7 +136,7 @@ static int do_destroy(struct drive *d, struct gp_error *err) {
     int64_t deadline = clock_deadline(60000);
     while (empty < 2) {
         GP_AUTO_RESOURCES struct resource_list l = {0};
-        int r = do_list(d, &l, err);
+        int r = do_list(d, false, &l, err);
         if (r != 0) return r;
         size_t live = 0;
         for (size_t i = 0; i < l.list.len; i++)
@@ -172,7 +175,7 @@ static int do_bake(struct drive *d, struct gp_error *err) {
     struct intent_list open = {0};
     struct resource image = {0};
     int r = do_prepare(d, err);
-    if (r == 0) r = do_list(d, &nodes, err);
+    if (r == 0) r = do_list(d, false, &nodes, err);
     if (r == 0) r = journal_intents(d->journal, d->stack.uid, 1U << INTENT_OPEN, &open, err);
     struct image_req req = {.stack = &d->stack, .name = d->spec->name, .facts = FACTS};
     for (size_t i = 0; r == 0 && i < nodes.list.len; i++)
@@ -219,9 +222,9 @@ static int run(struct drive *d, const char *verb, const char *arg, struct gp_err
             return gp_fail(err, GP_EUSAGE, "'%s' is no attempt", arg);
         return do_create(d, (int)attempt, err);
     }
-    if (strcmp(verb, "list") == 0) {
+    if (strcmp(verb, "list") == 0 || strcmp(verb, "nodes") == 0) {
         GP_AUTO_RESOURCES struct resource_list l = {0};
-        r = do_list(d, &l, err);
+        r = do_list(d, verb[0] == 'n', &l, err);
         put_resources(d, &l);
         return r;
     }
@@ -232,9 +235,9 @@ int main(int argc, char **argv) {
     struct drive d = {.out = json_object()};
     struct gp_error err = {0};
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
-        fputs(
-            "usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|destroy|bake|images|unbake [ATTEMPT]\n",
-            stderr);
+        fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|nodes|destroy|bake|images|unbake "
+              "[ATTEMPT]\n",
+              stderr);
         return 2;
     }
     int r = one_stack_open(argv[2], &d.spec, &d.cancel, &d.state_dir, &d.journal, &err);

@@ -164,8 +164,29 @@ def test_a_gang_uses_the_erdma_of_its_type(tmp_path, cloud, fabric, nodes, gpu, 
     assert place["VSwitchId"].startswith("vsw-") and place["SecurityGroupId"] in cloud.groups
     assert own == ({"InstanceType": "Primary", "NetworkInterfaceTrafficMode": "HighPerformance",
                     **{k: place[k] for k in ("VSwitchId", "SecurityGroupId")}} if erdma else {})
-    listed = Drive(environment(cloud, tmp_path), text, "list").of_kind("network-interface")
-    assert {r["reason"] for r in listed} == {"InUse, eRDMA" if erdma else "InUse"} and len(listed) == nodes
+    listed = Drive(environment(cloud, tmp_path), text, "list")
+    nics = listed.of_kind("network-interface")
+    assert {r["reason"] for r in nics} == {"InUse, eRDMA" if erdma else "InUse"} and len(nics) == nodes
+    # what validation requires of each node: in every list, and in a poll of the nodes, which has nothing else
+    polled = Drive(environment(cloud, tmp_path), text, "nodes")
+    assert {r["kind"] for r in polled["resources"]} == {"instance"}
+    for result in (listed, polled):
+        assert [r["rdma"] for r in result.of_kind("instance")] == [1 if erdma else 0] * nodes
+    assert Drive(environment(cloud, tmp_path), text, "destroy").rc == 0
+    assert cloud.left() == []
+
+
+@pytest.mark.parametrize("change, rdma", [
+    (lambda nic: nic.update(mode="Standard"), 0),  # the cloud made it without: nothing is expected of the node
+    (lambda nic: nic.update(instance=""), -1),     # it shows none of the node's interfaces
+])
+def test_the_rdma_devices_are_read_back(tmp_path, cloud, change, rdma):
+    text = spec(tmp_path, gpu="A10:8", bootstrap={"fabric": "auto"})
+    made = Drive(environment(cloud, tmp_path), text, "create")
+    assert made.rc == 0 and [r["rdma"] for r in made.of_kind("instance")] == [1, 1], made.text
+    for nic in cloud.nics.values():
+        change(nic)
+    assert [r["rdma"] for r in Drive(environment(cloud, tmp_path), text, "nodes").of_kind("instance")] == [rdma] * 2
     assert Drive(environment(cloud, tmp_path), text, "destroy").rc == 0
     assert cloud.left() == []
 
