@@ -40,6 +40,8 @@ static void ask_once(struct run *run, const struct resource *r, struct destroy_a
 int destroy_layer(struct run *run, const struct resource_list *seen, enum destroy_layer layer,
                   struct destroy_asked *asked, struct gp_error *err) {
     int worst = 0;
+    asked->refused = 0;
+    gp_error_clear(&asked->refusal);
     for (size_t i = 0; i < run->providers.len; i++) {
         struct provider *p = run->providers.items[i];
         struct resource_list part = {0};
@@ -54,8 +56,13 @@ int destroy_layer(struct run *run, const struct resource_list *seen, enum destro
         }
         struct gp_error why = {0};
         int r = part.list.len > 0 ? p->ops->destroy(p, &part, &why) : 0;
+        int requested = (int)part.list.len;
         vec_free(&part.list);
         bool blind = run->ending && r != -GP_ECANCELLED && !provider_is_seen(run, p->ops->name);
+        if (r != 0 && blind) {
+            if (asked->refused == 0) asked->refusal = why;
+            asked->refused += requested;
+        }
         if (r != 0 && worst == 0 && !blind) {
             worst = r;
             if (err != NULL) *err = why;

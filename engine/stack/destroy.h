@@ -13,10 +13,13 @@ struct destroy_asked {
     struct strv ids;
     int released;
     bool unlisted; /* the next layer has ended, as far as the last list shows; the request makes sure */
+    /* of the last layer, at providers that could not be listed: resources in refused requests, and the first cause */
+    int refused;
+    struct gp_error refusal;
 };
 
 /* Requests the destruction of one layer of `seen`, provider by provider, and does not wait for it. A refusal of a
- * provider that could not be listed is no error here: the run reports that provider at its end. */
+ * provider that could not be listed is no error here, so that the others go on: it is counted. */
 int destroy_layer(struct run *run, const struct resource_list *seen, enum destroy_layer layer,
                   struct destroy_asked *asked, struct gp_error *err);
 /* The resource has the uid of the run's stack, or the run knows no uid. */

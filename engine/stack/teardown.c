@@ -142,6 +142,7 @@ struct teardown {
     int clean;            /* reads in a row without anything */
     int blind;            /* reads in a row in which a provider could not be seen */
     int64_t blind_ms;     /* when the first of them began */
+    int refused;          /* rounds in a row in which every machine that is left could not be terminated */
     bool looked;          /* the first round is over */
     bool claim_seen;      /* the stack's one claim was listed */
     int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
@@ -249,6 +250,18 @@ static bool left_alone(const struct run *run) {
     return false;
 }
 
+/* Requests the termination of the machines. A provider with a place that could not be listed may refuse it for a few
+ * rounds: its machines must not keep others alive. If only such machines are left, nothing more can be done. */
+static int end_machines(struct teardown *t, const struct resource_list *seen, int n, struct gp_error *err) {
+    int r = destroy_layer(t->run, seen, DESTROY_MACHINES, &t->asked, err);
+    if (r != 0) return r;
+    bool stuck = t->asked.refused >= n && !worth_repeating(&t->asked.refusal);
+    t->refused = stuck ? t->refused + 1 : 0;
+    if (t->refused < TRIES) return 0;
+    if (err != NULL) *err = t->asked.refusal;
+    return -(int)t->asked.refusal.code;
+}
+
 /* One round: lists, then destroys the layer that may go now. *ret_done: nothing is left to do. */
 static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
     struct run *run = t->run;
@@ -269,7 +282,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     t->clean = n.machines + n.others + n.claims == 0 ? t->clean + 1 : 0;
     if (n.machines > 0) {
         if (t->groups_until_ms != 0) t->groups_until_ms = 0;
-        return destroy_layer(run, &seen, DESTROY_MACHINES, &t->asked, err);
+        return end_machines(t, &seen, n.machines, err);
     }
     if (t->quiet < 2 || !settled) return 0;
     if (t->groups_until_ms == 0)

@@ -40,6 +40,8 @@ static struct {
     enum gp_code list_code;                                  /* of list_fails; 0: GP_EAUTH */
     const char *account;                                     /* that the credentials are for */
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
+    const char *keeps;                       /* the id of a machine that it refuses to terminate */
+    int refusals;                            /* how often it did */
     bool list_is_partial;                    /* it fails after it showed what it has: one region did not answer */
     bool other_open_fails, other_list_fails; /* of the second provider, "local" */
     bool other_no_credentials;               /* why its open fails */
@@ -342,8 +344,13 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
 }
 
 static int fake_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
-    (void)err;
+    bool refused = false;
     for (size_t i = 0; i < what->list.len; i++) {
+        if (cloud.keeps != NULL && strcmp(cloud.keeps, what->list.items[i].id) == 0) {
+            cloud.refusals++;
+            refused = true;
+            continue;
+        }
         for (size_t k = 0; k < cloud.things.list.len; k++) {
             struct resource *r = &cloud.things.list.items[k];
             if (strcmp(r->id, what->list.items[i].id) != 0 || r->state == RES_GONE ||
@@ -361,7 +368,7 @@ static int fake_destroy(struct provider *p, const struct resource_list *what, st
             }
         }
     }
-    return 0;
+    return refused ? gp_fail(err, GP_EAUTH, "%s is protected against termination", cloud.keeps) : 0;
 }
 
 const struct provider_ops provider_aws = {.name = "aws",

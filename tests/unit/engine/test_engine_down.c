@@ -212,6 +212,18 @@ static void test_one_region_is_not_seen(void **state) {
     down_ok(f);
 }
 
+/* A machine there that cannot be terminated: the others are, and the cause is reported after a few rounds. */
+static void test_a_refusal_beside_a_region_that_is_not_seen(void **state) {
+    launch_at_both(*state);
+    resource_set(&claim()->regions, "r1 r9");
+    cloud.list_is_partial = true;
+    cloud.gone_after = 3;
+    cloud.keeps = "i-1";
+    down_fails(*state, GP_EBILLED, "i-1 is protected against termination", "i-1");
+    assert_true(is_gone("i-0") && is_gone("node-2"));
+    assert_in_range(cloud.refusals, 5, 20);
+}
+
 /* The same where nothing is known of the stack's regions: one that was denied may hold it. */
 static void test_a_claim_that_names_no_regions(void **state) {
     struct fixture *f = *state;
@@ -563,6 +575,7 @@ int main(void) {
         T(test_gc_asks_the_other_cloud_too),
         T(test_gc_by_the_clouds_clock),
         T(test_one_region_is_not_seen),
+        T(test_a_refusal_beside_a_region_that_is_not_seen),
         T(test_a_claim_that_names_no_regions),
         T(test_a_denied_region_that_does_not_matter),
         T(test_gc_with_a_region_that_is_not_seen),
