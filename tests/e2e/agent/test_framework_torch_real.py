@@ -2,6 +2,7 @@
 """framework.torch with a real PyTorch on the CPU: two ranks train one step, and what it reports without a GPU."""
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -38,12 +39,14 @@ def test_a_gpu_that_its_driver_does_not_show(python, tmp_path):
 
 @pytest.mark.long
 def test_a_library_of_cuda_is_missing(python, tmp_path):
-    lib = next(python.parents[1].glob("lib/python3*/site-packages/torch/lib/libcublas.so*"))
-    hidden = lib.with_name("hidden")
-    lib.rename(hidden)
+    whole = python.parents[1]  # other tests use it at the same time
+    lacking = whole.with_name(f"torch-lacking-{os.getpid()}")
     try:
-        result = Gang(tmp_path, 1, checks=CHECK, deadline="300s", extra=["--python", python]).results()[0][CHECK]
+        subprocess.run(["cp", "-al", whole, lacking], check=True)  # hard links
+        next(lacking.glob("lib/python3*/site-packages/torch/lib/libcublas.so*")).unlink()
+        gang = Gang(tmp_path, 1, checks=CHECK, deadline="300s", extra=["--python", lacking / "bin/python"])
+        result = gang.results()[0][CHECK]
     finally:
-        hidden.rename(lib)
+        shutil.rmtree(lacking, ignore_errors=True)
     assert result["verdict"] == "fail" and result["code"] == "import", result
     assert "libcublas" in result["message"], result

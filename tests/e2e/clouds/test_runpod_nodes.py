@@ -142,7 +142,7 @@ def lab_fixture(tmp_path_factory):
 @pytest.fixture(name="world")
 def world_fixture(lab, program, tmp_path):
     machine = Containers(lab, tmp_path)
-    cloud = lab.call(RunPod, host=ADDRESS, machine=machine)  # its socket is in the lab's network
+    cloud = lab.call(RunPod, machine=machine)  # its socket is in the lab's network
     with cloud:
         cloud.run_after = 1
         yield World(lab, cloud, InLab(lab, cloud, program, tmp_path), tmp_path)

@@ -21,7 +21,7 @@ def run_contract(env, provider, spec, case=None, flag=None):
         program, name = "test_provider_faults", case
         env["GPUPROV_CONTRACT_CASE"] = case
     done = subprocess.run([str(ec2.BUILD / "tests/contract" / program)], env=env, capture_output=True,
-                          text=True, timeout=400, check=False)
+                          text=True, timeout=1200, check=False)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
     assert f"OK ] {name}" in text, text
