@@ -336,7 +336,9 @@ def test_a_crowd_that_needs_longer_blames_the_machine(tmp_path):
 def test_a_stop_in_net_pair_changes_no_verdict(tmp_path):
     """Two seconds within a measurement are a pause, not the rate of the network."""
     for n in range(10):
-        gang = Gang(tmp_path / str(n), 2, checks="net.pair")
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        gang = Gang(folder, 2, checks="net.pair")
         worker = wait_for(lambda gang=gang: worker_of(gang.pids[1]))
         try:
             os.kill(worker, signal.SIGSTOP)
