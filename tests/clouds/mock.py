@@ -41,7 +41,7 @@ class Mock:
     raising Fault), and whose answer(operation, status, object) does so for the mock's own answers."""
 
     def __init__(self, host="127.0.0.1", port=0, tls=None, latency=0.0):
-        self.log, self.rules, self.latency = [], [], latency
+        self.log, self.rules, self.latency, self.met = [], [], latency, None
         self.lock = threading.RLock()
         mock = self
 
@@ -105,6 +105,12 @@ class Mock:
                            "skip": skip, "seen": 0, "done": 0, **what})
         return self
 
+    def meet(self, pattern, count):
+        """Requests that match are answered only when this many of them have arrived: a client that sends them one after
+        the other gets an error. For a test of what is sent side by side."""
+        self.met = (re.compile(pattern), threading.Barrier(count, timeout=20))
+        return self
+
     def requests(self, pattern=""):
         with self.lock:
             return [r for r in self.log if re.search(pattern, "%s %s" % (r["method"], r["target"]))]
@@ -133,12 +139,15 @@ class Mock:
                   "body": body.decode("utf-8", "replace"), "at": time.monotonic()}
         if self.latency:
             time.sleep(self.latency)
+        alone = self.met and self.met[0].search("%s %s" % (record["method"], record["target"])) and self._is_alone()
         with self.lock:
             self.log.append(record)
             rule = self._rule_for(record)
             if rule["action"] == "drop_before":
                 return self._drop(handler)
-            if rule["action"] == "reply":
+            if alone:
+                status, extra, obj = 500, {}, {"mock_fault": "this request was not sent side by side with the others"}
+            elif rule["action"] == "reply":
                 status, extra, obj = rule["status"], rule.get("headers", {}), rule.get("obj")
             else:
                 status, extra, obj = self._handled(handler, headers, body)
@@ -149,9 +158,16 @@ class Mock:
             time.sleep(rule["seconds"])
         if rule["action"] == "edit":
             obj = rule["change"](json.loads(json.dumps(obj)))
+        record["end"] = time.monotonic()  # before the client has the reply: what it sends then is later than this
         self._send(handler, status, extra, obj)
-        record["end"] = time.monotonic()
         return None
+
+    def _is_alone(self):
+        try:
+            self.met[1].wait()
+        except threading.BrokenBarrierError:
+            return True
+        return False
 
     def _handled(self, handler, headers, body):
         try:
