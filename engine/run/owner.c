@@ -6,6 +6,7 @@
 #include "engine/run/owner.h"
 
 #include "base/json.h"
+
 int owner_find_stack(struct journal *j, const char *name, const char *owner, struct stack *ret, struct gp_error *err) {
     struct stack_list all = {0};
     const struct stack *found = NULL;

@@ -109,13 +109,16 @@ int api_key_renew(const struct api_key_rules *rules, struct api_key *k, struct g
     return 0;
 }
 
-char *api_key_account(const struct secret *key) {
+void api_key_account(struct strv *names, const struct secret *key, struct provider *p) {
     GP_AUTO_STR struct str text = {0};
     char hex[65];
     str_addf(&text, "gpuprov account|%s", secret_reveal(key));
     sha256_hex(text.s, text.len, hex);
     explicit_bzero(text.s, text.len);
-    return xasprintf("key-%.12s", hex);
+    GP_AUTO_FREE char *name = xasprintf("key-%.12s", hex);
+    strv_add(names, name);
+    p->account = names->v[names->n - 1];
+    p->account_is_key = true;
 }
 
 void api_key_clear(struct api_key *k) {

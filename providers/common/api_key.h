@@ -6,6 +6,9 @@
 
 #include "base/error.h"
 #include "base/secret.h"
+#include "base/str.h"
+
+struct provider;
 
 struct api_key_rules {
     const char *provider;
@@ -24,9 +27,10 @@ int api_key_load(const struct api_key_rules *rules, struct api_key *k, struct gp
 /* Reads it again after it was refused, because it may have been replaced. -GP_EAUTH: it is the same. */
 int api_key_renew(const struct api_key_rules *rules, struct api_key *k, struct gp_error *err);
 
-/* A name of the account behind a key, for clouds without a call that names it: "key-" and 12 digits of its hash, which
- * do not reveal the key. Caller frees. */
-char *api_key_account(const struct secret *key);
+/* Sets account and account_is_key of a provider whose cloud has no call that names the account: "key-" and 12 digits of
+ * the key's hash, which do not reveal the key. Called again for a renewed key. names: owned by the provider, cleared at
+ * its close; earlier names stay in it, because a launch that is under way borrows them. */
+void api_key_account(struct strv *names, const struct secret *key, struct provider *p);
 
 /* own, or the value of the variable; without a slash at its end; caller frees. https://, or http:// on this machine. */
 int api_endpoint(const char *variable, const char *own, char **ret, bool *ret_other, struct gp_error *err);

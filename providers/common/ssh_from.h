@@ -12,8 +12,7 @@ struct ssh_from {
     const char *provider;
     const char *region; /* NULL: the rules count in every region */
     const char *home;   /* the region of offers without regions; may be NULL */
-    char *
-        *public_cidr; /* this controller's address as a network, kept by the caller; *public_cidr NULL: not read yet */
+    char **public_cidr; /* this controller's address as a network; *public_cidr: owned by the caller, NULL: not read */
 };
 
 /* Appends the networks of each offer that may use the region, each once; without such an offer those of the stack. An

@@ -173,6 +173,6 @@ int lambda_create(struct provider *p, const struct create_req *req, struct resou
     if (r != 0) return r;
     struct launching ctx = {l, req->stack, ruleset};
     struct slot_create c = {
-        .ops = &ops, .ctx = &ctx, .account = l->account, .journal = l->journal, .cancel = l->cancel};
+        .ops = &ops, .ctx = &ctx, .account = l->base.account, .journal = l->journal, .cancel = l->cancel};
     return slot_create(&c, req, ret, err);
 }

@@ -18,7 +18,7 @@ static void lambda_close(struct provider *p) {
     api_key_clear(&l->key);
     strv_clear(&l->regions);
     free(l->endpoint);
-    free(l->account);
+    strv_clear(&l->accounts);
     key_claimer_clear(&l->claims);
     free(l->base.owner);
     free(l);
@@ -27,16 +27,10 @@ static void lambda_close(struct provider *p) {
 static const char *const variables[] = {"LAMBDA_API_KEY", "LAMBDALABS_API_KEY", NULL};
 static const struct api_key_rules key_rules = {"lambda", variables, "~/.lambda_cloud/lambda_keys", "api_key"};
 
-static void set_account(struct lambda *l) {
-    free(l->account);
-    l->account = api_key_account(&l->key.key);
-    l->base.account = l->account;
-}
-
 static int ensure(void *ctx, bool force, struct gp_error *err) {
     struct lambda *l = ctx;
     int r = force ? api_key_renew(&key_rules, &l->key, err) : 0; /* a key does not expire by itself */
-    if (r == 0 && force) set_account(l);
+    if (r == 0 && force) api_key_account(&l->accounts, &l->key.key, &l->base);
     return r;
 }
 
@@ -73,8 +67,7 @@ static int lambda_open(const struct provider_env *env, struct provider **ret, st
         lambda_close(&l->base);
         return r;
     }
-    set_account(l);
-    l->base.account_is_key = true;
+    api_key_account(&l->accounts, &l->key.key, &l->base);
     if (l->key.warning != NULL) event_emit(l->sink, -1, NODE_PLANNED, EVENT_WARN, "credentials", "%s", l->key.warning);
     l->rest.provider = &l->base;
     l->rest.ctx = l;

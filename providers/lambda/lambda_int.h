@@ -17,7 +17,7 @@ struct lambda {
     const struct event_sink *sink;
     char *endpoint; /* "https://cloud.lambda.ai/api/v1", without a slash at its end */
     struct api_key key;
-    char *account;         /* base.account; owned */
+    struct strv accounts;  /* names of base.account: api_key_account */
     int64_t pace_ms;       /* least time between two requests */
     int64_t launch_due_ms; /* monotonic: when the next launch may be sent */
     struct key_claimer claims;

@@ -412,7 +412,7 @@ static char *next_page(const char *url, const json_t *reply) {
             more || strcmp(json_str(link, "rel", ""), "next") == 0;
         if (!more) return NULL;
         const char *marker = json_str(n > 0 ? json_array_get(items, n - 1) : NULL, forms[i].marker, "");
-        /* More is said to follow, and nothing says after what: the same page again is an error. */
+        /* There is a next page, but no id to ask for what follows it: the same URL again, which rest_pages refuses. */
         return marker[0] == '\0' ? xstrdup(url) : rest_with_param(url, "marker", marker);
     }
     return NULL;

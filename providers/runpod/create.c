@@ -186,7 +186,8 @@ static int yield_to_older(struct runpod *r, const struct create_req *req, struct
 
 int runpod_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct runpod *r = runpod_of(p);
-    struct slot_create c = {.ops = &ops, .ctx = r, .account = r->account, .journal = r->journal, .cancel = r->cancel};
+    struct slot_create c = {
+        .ops = &ops, .ctx = r, .account = r->base.account, .journal = r->journal, .cancel = r->cancel};
     int rc = slot_create(&c, req, ret, err);
     return rc == 0 && req->replay == NULL ? yield_to_older(r, req, ret, err) : rc;
 }

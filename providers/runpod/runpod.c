@@ -26,12 +26,6 @@ static int authorize(void *ctx, const struct rest_call *call, struct http_fields
     return 0;
 }
 
-static void set_account(struct runpod *r) {
-    free(r->account);
-    r->account = api_key_account(&r->key.value);
-    r->base.account = r->account;
-}
-
 /* force: the key was refused; a person may have replaced it since. */
 static int ensure(void *ctx, bool force, struct gp_error *err) {
     struct runpod *r = ctx;
@@ -46,7 +40,7 @@ static int ensure(void *ctx, bool force, struct gp_error *err) {
     }
     runpod_key_clear(&r->key);
     r->key = now;
-    set_account(r);
+    api_key_account(&r->accounts, &r->key.value, &r->base);
     return 0;
 }
 
@@ -75,7 +69,7 @@ static void runpod_close(struct provider *p) {
     http_close(r->http);
     runpod_key_clear(&r->key);
     free(r->url);
-    free(r->account);
+    strv_clear(&r->accounts);
     free(p->owner);
     free(r);
 }
@@ -104,8 +98,7 @@ static int runpod_open(const struct provider_env *env, struct provider **ret, st
         runpod_close(&r->base);
         return rc;
     }
-    set_account(r);
-    r->base.account_is_key = true;
+    api_key_account(&r->accounts, &r->key.value, &r->base);
     r->rest.http = r->http;
     *ret = &r->base;
     return 0;

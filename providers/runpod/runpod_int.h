@@ -4,6 +4,7 @@
 #define GP_PROVIDERS_RUNPOD_INT_H
 
 #include "base/secret.h"
+#include "base/str.h"
 #include "model/tags.h"
 #include "providers/common/rest.h"
 #include "providers/provider.h"
@@ -30,7 +31,7 @@ struct runpod {
     struct journal *journal;
     char *url; /* "https://api.runpod.io/v2" */
     struct runpod_key key;
-    char *account; /* base.account: owned */
+    struct strv accounts; /* names of base.account: api_key_account */
     struct http *http;
     struct rest rest;
 };

@@ -163,6 +163,6 @@ int shade_create(struct provider *p, const struct create_req *req, struct resour
                                  .destroy = destroy};
     struct launching ctx = {s, req->stack};
     struct slot_create c = {
-        .ops = &ops, .ctx = &ctx, .account = s->account, .journal = s->journal, .cancel = s->cancel};
+        .ops = &ops, .ctx = &ctx, .account = s->base.account, .journal = s->journal, .cancel = s->cancel};
     return slot_create(&c, req, ret, err);
 }

@@ -22,7 +22,7 @@ static void shade_close(struct provider *p) {
     api_key_clear(&s->key);
     key_claimer_clear(&s->claims);
     free(s->endpoint);
-    free(s->account);
+    strv_clear(&s->accounts);
     free(s->base.owner);
     free(s);
 }
@@ -30,16 +30,10 @@ static void shade_close(struct provider *p) {
 static const char *const variables[] = {"SHADEFORM_API_KEY", NULL};
 static const struct api_key_rules key_rules = {"shadeform", variables, "~/.shadeform/api_key", NULL};
 
-static void set_account(struct shade *s) {
-    free(s->account);
-    s->account = api_key_account(&s->key.key);
-    s->base.account = s->account;
-}
-
 static int ensure(void *ctx, bool force, struct gp_error *err) {
     struct shade *s = ctx;
     int r = force ? api_key_renew(&key_rules, &s->key, err) : 0;
-    if (r == 0 && force) set_account(s);
+    if (r == 0 && force) api_key_account(&s->accounts, &s->key.key, &s->base);
     return r;
 }
 
@@ -72,8 +66,7 @@ static int shade_open(const struct provider_env *env, struct provider **ret, str
         shade_close(&s->base);
         return r;
     }
-    set_account(s);
-    s->base.account_is_key = true;
+    api_key_account(&s->accounts, &s->key.key, &s->base);
     if (s->key.warning != NULL) event_emit(s->sink, -1, NODE_PLANNED, EVENT_WARN, "credentials", "%s", s->key.warning);
     s->endpoint = xasprintf("%s/v1", base);
     s->rest.provider = &s->base;

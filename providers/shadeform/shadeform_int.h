@@ -17,7 +17,7 @@ struct shade {
     const struct event_sink *sink;
     char *endpoint; /* "https://api.shadeform.ai/v1" */
     struct api_key key;
-    char *account; /* base.account; owned */
+    struct strv accounts; /* names of base.account: api_key_account */
     int64_t pace_ms;
     struct key_claimer claims;
 };
