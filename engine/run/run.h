@@ -66,6 +66,7 @@ struct run {
     int64_t moved_expires_s; /* the deadline that its ttl gives; 0: it does not move */
     bool keeps_deadline;     /* adopted: its deadline is not the spec's, and cannot move */
     bool launch_unknown;     /* nodes of another spec, which is not in the journal */
+    bool shares_claim;       /* another run took the claim, and may be launching under it now */
 
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */

@@ -212,6 +212,15 @@ static int apply_to_machines(struct run *run, struct gp_error *err) {
     return 0;
 }
 
+/* Whether this journal has nothing of the claim that the run goes on with. */
+static int is_anothers(const struct run *run, bool *ret, struct gp_error *err) {
+    struct intent_list all = {0};
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
+    *ret = r == 0 && all.list.len == 0;
+    intent_list_clear(&all);
+    return r;
+}
+
 int claim_take(struct run *run, struct gp_error *err) {
     struct provider *home = run->home;
     if (run_any_exists(run)) return apply_to_machines(run, err);
@@ -223,7 +232,8 @@ int claim_take(struct run *run, struct gp_error *err) {
     struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
     int r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
-    if (before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
+    if (home->ops->unique_claim) r = is_anothers(run, &run->shares_claim, err);
+    if (r == 0 && before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
     if (r == 0 && is_expired(run))
         r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
                     run->stack.name);

@@ -14,6 +14,7 @@
 #include "templates/templates.h"
 
 #define REPLAYS 3
+#define LAUNCHES_S 600 /* time in which a run that claimed the stack sends its launches */
 
 /* What a refusal rules out for the rest of this launch. */
 struct ruled_out {
@@ -221,6 +222,18 @@ static int check_time(const struct run *run, const struct provider *p, struct gp
                    run->stack.name, run->stack.name);
 }
 
+/* Two runs under one claim send the same tokens, so that a node is made once. A cloud without tokens would make it
+ * twice: there a run waits until the other one, which claimed the stack a moment ago, must have launched. */
+static int check_alone(const struct run *run, const struct provider *p, struct gp_error *err) {
+    int64_t age_s = clock_wall_s() + p->clock_skew_s - run->stack.created_s;
+    if (!run->shares_claim || !p->ops->billed || p->ops->replay_max_s > 0 || age_s >= LAUNCHES_S) return 0;
+    return gp_fail(err, GP_EEXISTS,
+                   "%s: another run claimed '%s' %lld s ago and may be launching it: run the same command again in %lld "
+                   "s, or 'gpuprov down %s' if there is no other run",
+                   p->ops->name, run->stack.name, (long long)GP_MAX(age_s, (int64_t)0),
+                   (long long)(LAUNCHES_S - age_s), run->stack.name);
+}
+
 static int try_offer(struct launch *l, const struct offer *o, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     struct provider *p = NULL;
@@ -229,6 +242,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     int r = run_provider(run, o->provider, &p, err);
     if (r == 0) r = claim_there_too(run, p, o, err); /* its replies have the cloud's time */
     if (r == 0) r = check_time(run, p, err);
+    if (r == 0) r = check_alone(run, p, err);
     if (r == 0 && p->ops->user_data && l->host_key_public == NULL)
         r = ssh_key_make("gpuprov-first-contact", &l->host_key, &l->host_key_public, err);
     if (r == 0 && p->ops->user_data) r = render_user_data(l, p, &user_data, err);

@@ -235,3 +235,21 @@ def test_a_cloud_takes_the_time_of_the_next(gpuprov, tmp_path):
         assert unused.instances == {} and slow.requests("POST .*/launch")
         gpuprov("down", path)
         assert slow.left() == [] and unused.left() == []
+
+
+@pytest.mark.parametrize("name, launch", [("lambda", "POST .*/launch"), ("shadeform", "POST .*/instances/create")])
+def test_two_runs_under_one_claim(gpuprov, tmp_path, name, launch):
+    """A cloud without tokens would make the node twice: the second run waits for the first one's launches."""
+    with CLOUDS[name][0]() as cloud:
+        use(gpuprov, name, cloud)
+        path = write(tmp_path, name)
+        cloud.rule(launch, "reply", times=None, status=503, obj={})  # on its way for a long time
+        first = gpuprov.popen("up", path, "--yes")
+        wait_for(lambda: cloud.requests(launch))
+        first.kill()
+        first.communicate()
+        sent = len(cloud.requests(launch))
+        second = gpuprov("up", path, "--yes", code=1, env={"GPUPROV_STATE_DIR": str(tmp_path / "other")})
+        assert "another run claimed 'contract'" in second.err and len(cloud.requests(launch)) == sent, second
+        gpuprov("down", "contract")
+        assert machines(cloud) == []
