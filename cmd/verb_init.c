@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "providers/provider.h"
 #include "templates/templates.h"
 
 #include <errno.h>
@@ -16,11 +17,12 @@ struct opts {
     int provider;
     const char *slurm;
 };
+#define OR_NAME(name) "|" #name
 static const struct opt options[] = {{.name = "provider",
                                       .letter = 'p',
                                       .type = OPT_ENUM,
                                       .offset = offsetof(struct opts, provider),
-                                      .arg = "local|ssh|aws|alibaba|google|azure|openstack|lambda|runpod|shadeform",
+                                      .arg = &(PROVIDER_ROWS(OR_NAME))[1],
                                       .help = "provider of the starter spec (default local)"},
                                      {.name = "slurm",
                                       .type = OPT_TEXT,
@@ -28,11 +30,6 @@ static const struct opt options[] = {{.name = "provider",
                                       .arg = "DIR",
                                       .help = "write Slurm's healthcheck.sh and prolog.sh to DIR instead"},
                                      {0}};
-
-/* The starters are templates/init/NAME.yaml; in the order of the option's values. */
-static const char *const starters[] = {"local", "ssh",       "aws",    "alibaba", "google",
-                                       "azure", "openstack", "lambda", "runpod",  "shadeform"};
-enum { INIT_SSH = 1 };
 
 static const char head[] = "# A gpuprov spec. 'gpuprov check FILE' checks it, 'gpuprov plan FILE' lists the changes,\n"
                            "# 'gpuprov up FILE' launches and validates the nodes, 'gpuprov down FILE' destroys them.\n"
@@ -97,10 +94,12 @@ static int run(struct invocation *inv, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "--slurm DIR writes no spec; omit '%s'", inv->args[0]);
     if (o->slurm != NULL) return write_slurm(inv, o->slurm, err);
     const char *path = inv->n_args == 1 ? inv->args[0] : "gpuprov.yaml";
+    const struct provider_ops *of = provider_registry[o->provider];
+    bool with_hosts = of == &provider_ssh;
     GP_AUTO_STR struct str text = {0}, hosts = {0};
     str_add(&text, head);
-    int r = add_template(&text, starters[o->provider], err);
-    if (r == 0 && o->provider == INIT_SSH) r = add_template(&hosts, "hosts", err);
+    int r = add_template(&text, of->name, err);
+    if (r == 0 && with_hosts) r = add_template(&hosts, "hosts", err);
     if (r == 0 && strcmp(path, "-") == 0) {
         print_text(inv, "spec", text.s);
         return 0;
@@ -109,7 +108,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r != 0) return r;
     /* An existing hosts file is the user's and stays as it is. */
     GP_AUTO_FREE char *hosts_path = NULL;
-    if (o->provider == INIT_SSH) hosts_path = fs_relative_to(path, "hosts.yaml");
+    if (with_hosts) hosts_path = fs_relative_to(path, "hosts.yaml");
     if (hosts_path != NULL && fs_exists(hosts_path)) {
         free(hosts_path);
         hosts_path = NULL;

@@ -5,8 +5,8 @@
 
 #include "engine/run/run.h"
 
-/* A price of 0, or one that is no number, is not known where nodes cost money: else an offer whose price a cloud left at
- * 0 would be the cheapest, and below every limit. */
+/* A price of 0, or one that is no number, is not known where nodes cost money: else an offer without a figure would be
+ * the cheapest, and below every limit. */
 void cost_drop_zero(const struct provider_ops *ops, struct offer_list *l);
 
 struct cost {

@@ -228,10 +228,10 @@ static int check_alone(const struct run *run, const struct provider *p, struct g
     int64_t age_s = clock_wall_s() + p->clock_skew_s - run->stack.created_s;
     if (!run->shares_claim || !p->ops->billed || p->ops->replay_max_s > 0 || age_s >= LAUNCHES_S) return 0;
     return gp_fail(err, GP_EEXISTS,
-                   "%s: another run claimed '%s' %lld s ago and may be launching it: run the same command again in %lld "
-                   "s, or 'gpuprov down %s' if there is no other run",
-                   p->ops->name, run->stack.name, (long long)GP_MAX(age_s, (int64_t)0),
-                   (long long)(LAUNCHES_S - age_s), run->stack.name);
+                   "%s: another run claimed '%s' %lld s ago and may be launching it: run the same command again in "
+                   "%lld s, or 'gpuprov down %s' if there is no other run",
+                   p->ops->name, run->stack.name, (long long)GP_MAX(age_s, (int64_t)0), (long long)(LAUNCHES_S - age_s),
+                   run->stack.name);
 }
 
 static int try_offer(struct launch *l, const struct offer *o, int first, int count, struct gp_error *err) {

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import alibaba
 import pytest
 from conftest import Gpuprov
+from killing import forget
 from waiting import wait_for
 
 SPEC = {"name": "demo", "nodes": 2, "gpu": "T4:1", "limits": {"ttl": "2h"},
@@ -33,11 +34,6 @@ def spec(folder, **more):
     path = folder / "demo.yaml"
     path.write_text(json.dumps(dict(SPEC, **more)))
     return path
-
-
-def forget(gpuprov):
-    for f in gpuprov.state.glob("journal.db*"):
-        f.unlink()
 
 
 def test_check_needs_no_cloud(tmp_path, at_cloud, cloud):

@@ -9,6 +9,7 @@ import urllib.parse
 import azure_cloud as azure
 import azure_lab
 import pytest
+from killing import forget
 
 SPEC = {"nodes": 2, "limits": {"unattended": "accept", "ttl": "1h"},
         "access": {"ssh_from": ["198.51.100.0/24"], "timeout": "1s"}}
@@ -26,11 +27,6 @@ def run_fixture(cloud, gpuprov, tmp_path):
     gpuprov.env.update(cloud.environment(GPUPROV_STATE_DIR=str(tmp_path / "state")), NO_PROXY="*", no_proxy="*",
                        PATH=str(tmp_path))
     return gpuprov
-
-
-def forget(run):
-    for f in run.state.glob("journal.db*"):
-        f.unlink()
 
 
 def test_check_plan_up_status_down(cloud, run, tmp_path):

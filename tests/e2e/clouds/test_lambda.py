@@ -2,13 +2,11 @@
 """gpuprov at Lambda Cloud's stand-in: the built program from check to down and gc, credentials, refusals, replies of
 another form than documented, kills. Nodes never answer SSH here."""
 import json
-import random
-import time
 
 import lambda_world
 import pytest
+from killing import forget, killed_up
 from lambda_cloud import KEY, LambdaCloud
-from waiting import wait_for
 
 PAST = "2026-01-02T03:04:05Z"
 
@@ -396,30 +394,12 @@ def test_unique_names_of_keys(run, cloud, tmp_path):
 
 # --- kills, another machine ---
 
-def forget(run):
-    for f in run.state.glob("journal.db*"):
-        f.unlink()
-
-
 @pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("round_", range(20))
 def test_killed(run, cloud, tmp_path, round_):
     """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
-    path = spec(tmp_path, nodes=2, access={"timeout": "1s"})
-    dice = random.Random(f"lambda {round_}")
-    requests = dice.randint(1, 16)  # an `up` of two nodes sends more
-    up = run.popen("up", path, "--quiet")
-    wait_for(lambda: len(cloud.log) >= requests or up.poll() is not None, 60)
-    time.sleep(dice.uniform(0, 0.05))
-    up.kill()
-    up.communicate()
-    with cloud.lock:
-        pass  # a request that came in is handled
-    if round_ % 2 == 1:
-        forget(run)
-    run("down", "contract", code=None)
-    run("down", path)
-    assert cloud.left() == [], requests
+    # an `up` of two nodes sends more requests
+    killed_up(run, cloud, spec(tmp_path, nodes=2, access={"timeout": "1s"}), ("lambda", round_), 16)
 
 
 def test_gc_without_a_journal(run, cloud, tmp_path):

@@ -4,15 +4,13 @@ answer SSH here."""
 import base64
 import json
 import os
-import random
 import subprocess
-import time
 
 import ec2
 import pytest
+from killing import forget, killed_up
 from shadeform_cloud import KEY, ShadeformCloud
 from test_provider_contract import CASES, run_contract
-from waiting import wait_for
 
 REGION = "hyperstack.canada-1"
 
@@ -220,30 +218,12 @@ def test_credentials(run, cloud, tmp_path):
     assert "api_key" in doctor and KEY not in doctor
 
 
-def forget(run):
-    for f in run.state.glob("journal.db*"):
-        f.unlink()
-
-
 @pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("round_", range(20))
 def test_killed(run, cloud, tmp_path, round_):
     """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
-    path = spec(tmp_path, nodes=2, access={"timeout": "1s"})
-    dice = random.Random(f"shadeform {round_}")
-    requests = dice.randint(1, 14)  # an `up` of two nodes sends more
-    up = run.popen("up", path, "--quiet")
-    wait_for(lambda: len(cloud.log) >= requests or up.poll() is not None, 60)
-    time.sleep(dice.uniform(0, 0.05))
-    up.kill()
-    up.communicate()
-    with cloud.lock:
-        pass  # a request that came in is handled
-    if round_ % 2 == 1:
-        forget(run)
-    run("down", "contract", code=None)
-    run("down", path)
-    assert cloud.left() == [], requests
+    # an `up` of two nodes sends more requests
+    killed_up(run, cloud, spec(tmp_path, nodes=2, access={"timeout": "1s"}), ("shadeform", round_), 14)
 
 
 def test_gc_without_a_journal(run, cloud, tmp_path):

@@ -115,6 +115,12 @@ const struct provider_ops provider_recipe = {
 };
 '''
 
+STARTER = """name: train
+
+offers:
+  - provider: recipe
+"""
+
 PROVIDER_PAGE = """# The recipe provider
 
 This page describes a kitchen. It is for people who cook.
@@ -210,7 +216,7 @@ KEY_ROW = r'''
 # By the first column of the table.
 RECIPES = {
     "a provider": Recipe(
-        new={"providers/recipe/recipe.c": PROVIDER, "docs/recipe.md": PROVIDER_PAGE},
+        new={"providers/recipe/recipe.c": PROVIDER, "docs/recipe.md": PROVIDER_PAGE, "templates/init/recipe.yaml": STARTER},
         rows={"providers/provider.h": [(r"row\(aws\)", " row(recipe)")],
               "docs/providers.md": [(r"^\| \[`aws`\].*\n", "| [`recipe`](recipe.md) | a kitchen | the provider |\n")]}),
     "a bootstrap step": Recipe(

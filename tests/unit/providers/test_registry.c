@@ -102,8 +102,10 @@ static void pages_are_written(void **state) {
     for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *p = provider_registry[i];
         GP_AUTO_FREE char *page = xasprintf("docs/%s.md", p->name);
+        GP_AUTO_FREE char *starter = xasprintf("templates/init/%s.yaml", p->name);
         GP_AUTO_FREE char *row = xasprintf("| [`%s`](%s.md) |", p->name, p->name);
         if (!fs_exists(page)) fail_msg("%s is missing: credentials, rights, resources, who terminates a node", page);
+        if (!fs_exists(starter)) fail_msg("%s is missing: what 'gpuprov init --provider' writes", starter);
         if (!file_has("docs/providers.md", row)) fail_msg("docs/providers.md has no row '%s'", row);
     }
 }
