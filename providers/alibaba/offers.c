@@ -12,6 +12,7 @@
 #include "providers/common/cloud_clock.h"
 #include "providers/common/gpu_name.h"
 #include "providers/common/refusal.h"
+#include "providers/common/ssh_from.h"
 
 #define TYPES_MAX 12     /* sizes of one GPU */
 #define PRICE_MAX 100000 /* per hour, in any currency of the cloud */
@@ -521,6 +522,8 @@ int ali_offers(struct provider *p, const struct spec *spec, size_t index, struct
     struct ali *a = ali_of(p);
     const struct spec_offer *want = &spec->offers.items[index];
     struct search s = {.a = a, .spec = spec, .want = want, .index = index, .disk = {.amount = -1}, .out = ret};
+    int refused = ssh_from_check_private("alibaba", spec, index, err);
+    if (refused != 0) return refused;
     GP_AUTO_STRV struct strv regions = {0};
     strv_copy(&regions, &want->regions);
     if (regions.n == 0 && a->region != NULL) strv_add(&regions, a->region);

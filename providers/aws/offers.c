@@ -9,6 +9,7 @@
 #include "base/form.h"
 #include "providers/catalog/catalog.h"
 #include "providers/common/refusal.h"
+#include "providers/common/ssh_from.h"
 
 #define TYPES_MAX 12 /* sizes of one GPU: g4dn.xlarge to 16xlarge */
 
@@ -374,16 +375,10 @@ static void second_round(struct search *all, size_t n) {
     free(tasks);
 }
 
-/* SSH to nodes without a public address comes from a private one, which nothing here can know. */
 static int check_private(const struct search *s, struct gp_error *err) {
     if (!is_private(s)) return 0;
-    if (spec_effective(s->spec, s->index).ssh_from->n == 0) {
-        int r = gp_fail(err, GP_EUSAGE,
-                        "aws: access.public_ip is false, so SSH comes from a private address: set access.ssh_from to "
-                        "that of the bastion, or of this machine in the VPC");
-        if (err != NULL) err->scope = GP_SCOPE_OFFER;
-        return r;
-    }
+    int r = ssh_from_check_private("aws", s->spec, s->index, err);
+    if (r != 0) return r;
     if (s->way == AWS_WAY_NONE || s->way == AWS_WAY_PUBLIC_ONLY)
         event_emit(s->a->sink, -1, NODE_PLANNED, EVENT_WARN, "access",
                    "aws %s: %s %s, so nodes without a public address cannot reach the internet: give a subnet with a "

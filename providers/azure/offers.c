@@ -8,6 +8,7 @@
 #include "providers/catalog/catalog.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/refusal.h"
+#include "providers/common/ssh_from.h"
 
 #define SIZES_MAX 12
 
@@ -140,11 +141,13 @@ int azure_offers(struct provider *p, const struct spec *spec, size_t index, stru
         if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
         return -GP_EUSAGE;
     }
+    int r = ssh_from_check_private("azure", spec, index, err);
+    if (r != 0) return r;
     struct search *searches = xcalloc(want->regions.n + 1, sizeof *searches);
     for (size_t i = 0; i < want->regions.n; i++)
         searches[i] = (struct search){
             .a = a, .spec = spec, .want = want, .index = index, .region = want->regions.v[i], .out = ret};
-    int r = read_all(a, searches, want->regions.n, err);
+    r = read_all(a, searches, want->regions.n, err);
     if (r == 0) {
         collect(searches, want->regions.n, &result);
         r = regions_end(&result, ret->list.len > before, err);

@@ -57,6 +57,16 @@ int ssh_from_read(const struct ssh_from *f, struct strv *ret, struct gp_error *e
     return r;
 }
 
+int ssh_from_check_private(const char *provider, const struct spec *spec, size_t index, struct gp_error *err) {
+    if (spec->access.public_ip || spec_effective(spec, index).ssh_from->n > 0) return 0;
+    gp_fail(err, GP_EUSAGE,
+            "%s: access.public_ip is false, so SSH comes from a private address: set access.ssh_from to that of the "
+            "bastion, or of this machine in the cloud's network",
+            provider);
+    if (err != NULL) err->scope = GP_SCOPE_OFFER;
+    return -GP_EUSAGE;
+}
+
 /* --- forms of a network --- */
 
 struct cidr {

@@ -20,6 +20,10 @@ struct ssh_from {
  * could not be read. */
 int ssh_from_read(const struct ssh_from *f, struct strv *ret, struct gp_error *err);
 
+/* SSH to nodes without a public address comes from a private one, which nothing here can know. -GP_EUSAGE in the scope
+ * of the offer: access.public_ip is false and the offer has no access.ssh_from. */
+int ssh_from_check_private(const char *provider, const struct spec *spec, size_t index, struct gp_error *err);
+
 /* True if both are the same network, whatever their form: clouds shorten it, and set the bits of the host to 0. An
  * address is a network of one. */
 bool ssh_from_same(const char *x, const char *y);

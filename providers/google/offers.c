@@ -8,6 +8,7 @@
 #include "base/form.h"
 #include "providers/catalog/catalog.h"
 #include "providers/common/refusal.h"
+#include "providers/common/ssh_from.h"
 
 struct search {
     struct google *g;
@@ -113,6 +114,8 @@ int google_offers(struct provider *p, const struct spec *spec, size_t index, str
     struct google *g = google_of(p);
     const struct spec_offer *want = &spec->offers.items[index];
     struct search s = {.g = g, .spec = spec, .want = want, .index = index, .out = ret};
+    int refused = ssh_from_check_private("google", spec, index, err);
+    if (refused != 0) return refused;
     GP_AUTO_STRV struct strv regions = {0};
     const char *set = getenv("CLOUDSDK_COMPUTE_REGION");
     strv_copy(&regions, &want->regions);

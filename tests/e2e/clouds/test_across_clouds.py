@@ -7,6 +7,7 @@ import time
 
 import ec2
 import pytest
+from far_clouds import FAR
 from lambda_cloud import LambdaCloud
 from mock import certificate  # noqa: UP026  (the one of that folder)
 from runpod import RunPod
@@ -235,6 +236,22 @@ def test_a_cloud_takes_the_time_of_the_next(gpuprov, tmp_path):
         assert unused.instances == {} and slow.requests("POST .*/launch")
         gpuprov("down", path)
         assert slow.left() == [] and unused.left() == []
+
+
+@pytest.mark.parametrize("name", ["alibaba", "azure", "google"])
+def test_nodes_without_a_public_address_need_the_network_of_ssh(gpuprov, tmp_path, name):
+    """This controller's public address in the firewall would let nobody in, and be seen only when the launch timed out."""
+    with FAR[name](tmp_path, 1, latency=0) as far:
+        gpuprov.env.update(far.env)
+        spec = json.loads(far.spec.read_text())
+        spec["access"] = {"public_ip": False}
+        far.spec.write_text(json.dumps(spec))
+        refused = gpuprov("plan", far.spec, code=1)
+        assert f"({name}): access.public_ip is false, so SSH comes from a private address" in refused.err, refused
+        spec["access"]["ssh_from"] = ["10.0.0.0/8"]
+        far.spec.write_text(json.dumps(spec))
+        gpuprov("plan", far.spec, code=2)
+        assert [n["public_ip"] for n in far.drive()] == [""]
 
 
 @pytest.mark.parametrize("name, launch", [("lambda", "POST .*/launch"), ("shadeform", "POST .*/instances/create")])
