@@ -55,7 +55,7 @@ static int run_gang_checks(struct run *run, struct report *report, struct gp_err
         r = run_node_phase(n, NODE_GANG, err);
         n->link.cancel = &run->e->cancel; /* the watcher is stopped and passes nothing on */
         gang[i] = (struct gang_node){
-            .link = &n->link, .private_ip = node_target_peer_address(&n->res), .rn = &report->nodes.items[i]};
+            .link = &n->link, .private_ip = node_target_peer_address(n), .rn = &report->nodes.items[i]};
     }
     if (r == 0) r = validate_gang(gang, (size_t)run->spec->nodes, &run->validation.env, report, err);
     free(gang);

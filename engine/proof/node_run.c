@@ -70,10 +70,7 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
 static int find_private_address(struct run_node *n, struct gp_error *err) {
     GP_AUTO_STR struct str out = {0};
     if (n->res.private_ip[0] != '\0' || n->res.kind != RES_INSTANCE || ops_of(n)->node_shape != NODE_VM) return 0;
-    if (n->run->spec == NULL || n->run->spec->nodes < 2) {
-        resource_set(&n->res.private_ip, "127.0.0.1");
-        return 0;
-    }
+    if (n->run->spec == NULL || n->run->spec->nodes < 2) return 0;
     struct ssh_exec_opts opts = {.deadline_ms = clock_deadline(LOOK_MS), .cancel = &n->cancel};
     int r = ssh_run(n->link.session, "reading the private address", "ip -o -4 addr show up scope global || true", &opts,
                     &out, err);

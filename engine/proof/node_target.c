@@ -9,11 +9,15 @@
 #include "engine/run/run_node.h"
 
 /* The public address of a container is its host's, with mapped ports: nothing in the container can listen there, so one
- * without a private address is alone. */
-const char *node_target_peer_address(const struct resource *r) {
+ * without a private address is alone. The loopback address is never stored in the resource: a later spec may have more
+ * nodes. */
+const char *node_target_peer_address(const struct run_node *n) {
+    const struct resource *r = &n->res;
     const struct provider_ops *ops = provider_find(r->provider);
+    bool alone = n->run->spec == NULL || n->run->spec->nodes < 2;
     if (r->private_ip[0] != '\0') return r->private_ip;
-    return ops != NULL && ops->node_shape == NODE_CONTAINER ? "127.0.0.1" : r->public_ip;
+    if (ops != NULL && ops->node_shape == NODE_CONTAINER) return "127.0.0.1";
+    return alone && r->kind == RES_INSTANCE ? "127.0.0.1" : r->public_ip;
 }
 
 static void set_login(const struct run *run, const struct resource *res, struct ssh_target *t) {

@@ -128,7 +128,7 @@ static void host(struct run_cache *c, struct run_node *n, int (*prepare)(void *o
     ssh_target_clear(&c->link.target);
     c->link = (struct node_link){.slot = n->slot, .cancel = &c->cancel, .sink = &c->run->sink};
     c->link.reach_timeout_ms = console_access_ms(c->run, &n->res);
-    str_put(c->bind, sizeof c->bind, node_target_peer_address(&n->res));
+    str_put(c->bind, sizeof c->bind, node_target_peer_address(n));
     int r = prepare(of, &err);
     if (r == 0) r = node_target(c->run, n, &c->link.target, &err);
     if (r == 0 && pthread_create(&c->keeper, NULL, keep, c) != 0)
@@ -164,7 +164,7 @@ static enum cache_state look(struct run_cache *c, const char *address, char **re
 static char *use(void *ctx, int (*prepare)(void *of, struct gp_error *err), void *of) {
     struct run_node *n = ctx;
     struct run_cache *c = n->run->cache;
-    const char *address = node_target_peer_address(&n->res), *why = "it did not answer within a minute";
+    const char *address = node_target_peer_address(n), *why = "it did not answer within a minute";
     char *url = NULL;
     if (!form_address(address)) why = "this node has no private address";
     else

@@ -277,6 +277,27 @@ static void test_way_has_its_form(void **state) {
     end(&w);
 }
 
+/* A cloud without private addresses: a node that is alone uses the loopback address, and it is not stored: with a second
+ * node in the spec, that node would look for this one on itself. */
+static void test_address_of_a_lone_node(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct world w;
+    begin(&w);
+    rotates = false;
+    resource_set(&w.n->res.host_keys, fx.a.host_line);
+    go(&w);
+    assert_string_equal(w.n->err.msg, "far enough");
+    assert_string_equal(w.n->res.private_ip, "");
+    resource_set(&w.n->res.public_ip, "192.0.2.7");
+    assert_string_equal(node_target_peer_address(w.n), "127.0.0.1");
+    w.spec->nodes = 2;
+    assert_string_equal(node_target_peer_address(w.n), "192.0.2.7");
+    resource_set(&w.n->res.private_ip, "10.0.0.7");
+    assert_string_equal(node_target_peer_address(w.n), "10.0.0.7");
+    end(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tag_before_first_contact),
@@ -286,6 +307,7 @@ int main(void) {
         cmocka_unit_test(test_adopting_odd_tags),
         cmocka_unit_test(test_without_rotation),
         cmocka_unit_test(test_way_has_its_form),
+        cmocka_unit_test(test_address_of_a_lone_node),
     };
     return cmocka_run_group_tests_name("engine trust", tests, fx_setup, fx_teardown);
 }
