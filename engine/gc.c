@@ -12,9 +12,11 @@
 #include "engine/run/open_known.h"
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
+#include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
+#include "engine/stack/gc_clock.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
 
@@ -36,10 +38,13 @@ struct sweep {
     int listed; /* the list's result */
     int64_t listed_ms;
     struct intent_list stones;
-    int64_t now_s; /* the cloud's clock */
+    struct gc_time time;
+    struct strv held; /* what is past its deadline by one of two clocks only */
+    bool held_billed;
 };
 struct sweeps {
     VEC_OF(struct sweep) list;
+    struct gc_clocks *clocks;
 };
 
 static bool of_uid(const struct resource *r, const char *uid) { return alive(r) && strcmp(r->uid, uid) == 0; }
@@ -49,10 +54,10 @@ static bool of_stack(const struct resource *r, const struct resource *of) {
     return of_uid(r, of->uid) && strcmp(r->stack, of->stack) == 0;
 }
 
-static bool expired(const struct sweep *w, const struct resource *of) {
+static bool expired(const struct sweep *w, const struct resource *of, int64_t now_s) {
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *r = &w->all.list.items[i];
-        if (of_stack(r, of) && r->expires_s != 0 && w->now_s >= r->expires_s) return true;
+        if (of_stack(r, of) && r->expires_s != 0 && now_s >= r->expires_s) return true;
     }
     return false;
 }
@@ -117,12 +122,15 @@ static bool is_left(const struct down_result *d, const char *id) {
 /* One stack: kept, or destroyed as a whole. Only resources that are gone count as ended. */
 static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
                      struct gp_error *err) {
-    bool end = of->uid[0] != '\0' && (expired(w, of) || buried(w, of));
+    bool owned = of->uid[0] != '\0', end = owned && (expired(w, of, w->time.now_s) || buried(w, of));
+    bool held = owned && !end && expired(w, of, w->time.later_s);
     struct down_result down = {0};
     int r = end && !dry_run ? end_uid(w, of, &down, err) : 0;
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         if (!of_stack(res, of)) continue;
+        if (held) strv_add(&w->held, res->id);
+        w->held_billed = w->held_billed || (held && res->billed);
         resource_list_add(end && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
     }
     down_result_clear(&down);
@@ -138,7 +146,7 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
         bool there = false;
         for (size_t i = 0; i < w->all.list.len; i++) there = there || of_uid(&w->all.list.items[i], stone->uid);
         bool looked = look_is_seen(w->run, stone->provider, stone->region);
-        if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->now_s >= until)
+        if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->time.now_s >= until)
             r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
     }
     return r;
@@ -152,7 +160,42 @@ static void list_it(struct sweep *w) {
     w->listed_ms = clock_ms();
 }
 
-static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
+/* "5h ahead of", as the cloud's clock is seen from this machine. */
+static void skew_text(const struct sweep *w, char *out, size_t size) {
+    char by[32];
+    int64_t s = w->p->clock_skew_s;
+    duration_format(by, sizeof by, llabs(s) * 1000);
+    snprintf(out, size, "%s %s", by, s > 0 ? "ahead of" : "behind");
+}
+
+/* Reads the clocks once they are known: after the list. */
+static void tell_time(struct sweep *w, const struct gc_clocks *clocks) {
+    const char *name = w->ops->name;
+    int64_t skew_s = w->p->clock_skew_s;
+    char skew[48];
+    w->time = gc_time_of(clocks, name, skew_s, clock_wall_s());
+    if (llabs(skew_s) <= GC_CLOCKS_AGREE_S) return;
+    skew_text(w, skew, sizeof skew);
+    run_event(w->run, -1, NODE_PLANNED, EVENT_WARN, "clock", "%s: its clock is %s this machine's: %s", name, skew,
+              gc_clock_is_sure(clocks, name, skew_s)
+                  ? "another cloud's agrees with it, so deadlines are compared with it"
+                  : "a deadline counts as passed only when it is by both; correct this machine's clock");
+}
+
+static int held_error(const struct sweep *w, struct gp_error *err) {
+    if (w->held.n == 0) return 0;
+    char skew[48];
+    skew_text(w, skew, sizeof skew);
+    GP_AUTO_FREE char *ids = strv_join(&w->held, ", ");
+    return gp_fail(
+        err, w->held_billed ? GP_EBILLED : GP_EENV,
+        "%s: kept: %.200s: past the deadline by one clock, but the cloud's is %s this machine's, and no other "
+        "cloud confirms either: correct this machine's clock and repeat 'gpuprov gc'",
+        w->ops->name, ids, skew);
+}
+
+static int sweep(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, struct gc_result *ret,
+                 struct gp_error *err) {
     GP_AUTO_STRV struct strv done = {0};
     struct gp_error stones = {0};
     int first = 0;
@@ -163,7 +206,7 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
         first = r;
         if (err != NULL) *err = stones;
     }
-    w->now_s = clock_wall_s() + w->p->clock_skew_s;
+    tell_time(w, clocks);
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         GP_AUTO_FREE char *key = xasprintf("%s/%s", res->uid, res->stack);
@@ -175,6 +218,11 @@ static int sweep(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp
             first = one;
             if (err != NULL) *err = why;
         }
+    }
+    struct gp_error held = {0};
+    if (held_error(w, &held) != 0 && first == 0) {
+        first = -(int)held.code;
+        if (err != NULL) *err = held;
     }
     bool whole = coverage_whole(&w->run->look.covered); /* only then absence is certain */
     return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
@@ -215,9 +263,10 @@ static int sweep_images(struct run *run, struct provider *p, bool dry_run, struc
     return r;
 }
 
-static int gc_provider(struct sweep *w, bool dry_run, struct gc_result *ret, struct gp_error *err) {
+static int gc_provider(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, struct gc_result *ret,
+                       struct gp_error *err) {
     struct gp_error why = {0};
-    int r = sweep(w, dry_run, ret, err);
+    int r = sweep(w, clocks, dry_run, ret, err);
     if (r != -GP_ECANCELLED && sweep_images(w->run, w->p, dry_run, ret, &why) != 0 && r == 0) {
         r = -(int)why.code;
         if (err != NULL) *err = why;
@@ -226,7 +275,8 @@ static int gc_provider(struct sweep *w, bool dry_run, struct gc_result *ret, str
 }
 
 /* A stack of the journal past its deadline: verifies that it is gone, destroys the rest, and forgets it. */
-static int gc_remembered(struct engine *e, const struct stack *s, struct gc_result *ret, struct gp_error *err) {
+static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const struct stack *s, struct gc_result *ret,
+                         struct gp_error *err) {
     struct run *run = NULL;
     struct down_result gone = {0};
     struct engine_opts saved = e->opts;
@@ -235,8 +285,11 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
     /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
-    bool over =
-        r == 0 && str_eq(run->stack.uid, s->uid) && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
+    bool over = false;
+    if (r == 0 && str_eq(run->stack.uid, s->uid)) {
+        int64_t local_s = clock_wall_s(), skew_s = run_cloud_s(run, run->stack.provider) - local_s;
+        over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
+    }
     if (over) run_lock_destroys(run);
     if (over) r = teardown(run, &gone, err);
     for (size_t i = 0; i < gone.left.list.len; i++) resource_list_add(&ret->kept, &gone.left.list.items[i]);
@@ -246,7 +299,8 @@ static int gc_remembered(struct engine *e, const struct stack *s, struct gc_resu
     return r;
 }
 
-static int gc_journal(struct engine *e, const char *provider, struct gc_result *ret, struct gp_error *err) {
+static int gc_journal(struct engine *e, const char *provider, const struct gc_clocks *clocks, struct gc_result *ret,
+                      struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(e->journal, &all, err), first = 0;
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
@@ -255,7 +309,7 @@ static int gc_journal(struct engine *e, const char *provider, struct gc_result *
         bool asked = provider == NULL || str_eq(provider, s->provider);
         if (!mine || !asked || s->expires_s == 0 || clock_wall_s() < s->expires_s) continue;
         struct gp_error why = {0};
-        int one = gc_remembered(e, s, ret, &why);
+        int one = gc_remembered(e, clocks, s, ret, &why);
         if (one != 0 && first == 0) {
             first = one;
             if (err != NULL) *err = why;
@@ -288,13 +342,13 @@ static int sweep_add(struct engine *e, const struct provider_ops *ops, const cha
 
 /* Sweeps one provider by its list. One that did not open is recorded as not looked at. The owners that were looked for
  * there are added to `seen`. */
-static int gc_one(struct sweep *w, bool dry_run, struct gc_result *ret, struct owners_seen *seen,
-                  struct gp_error *err) {
+static int gc_one(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, struct gc_result *ret,
+                  struct owners_seen *seen, struct gp_error *err) {
     struct run *run = w->run;
     int r = 0;
     if (w->p != NULL) {
         owners_seen_add(seen, w->p);
-        r = gc_provider(w, dry_run, ret, err);
+        r = gc_provider(w, clocks, dry_run, ret, err);
     } else if (w->why.code != GP_ECANCELLED) {
         coverage_put(&run->look.covered, w->ops->name, "", w->e->opts.owner, w->ops->billed, &w->why);
     } else {
@@ -313,13 +367,17 @@ static int gc_all(struct sweeps *all, bool dry_run, struct gc_result *ret, struc
                   struct gp_error *first) {
     int opened = 0;
     pool_each(all->list.len, look_one, all);
+    for (size_t i = 0; i < all->list.len; i++)
+        if (all->list.items[i].p != NULL)
+            gc_clocks_add(all->clocks, all->list.items[i].ops->name, all->list.items[i].p->clock_skew_s);
     for (size_t i = 0; i < all->list.len; i++) {
         struct sweep *w = &all->list.items[i];
         struct gp_error why = {0};
         opened += w->p != NULL;
-        if (gc_one(w, dry_run, ret, seen, &why) != 0 && first->code == GP_OK) *first = why;
+        if (gc_one(w, all->clocks, dry_run, ret, seen, &why) != 0 && first->code == GP_OK) *first = why;
         resource_list_clear(&w->all);
         intent_list_clear(&w->stones);
+        strv_clear(&w->held);
         run_close(w->run);
     }
     vec_free(&all->list);
@@ -335,7 +393,8 @@ static int gc_verdict(const struct gc_result *ret, struct gp_error *err) {
 int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_result *ret, struct gp_error *err) {
     struct gp_error first = {0};
     struct owners_seen seen = {0};
-    struct sweeps own = {0}, others = {0};
+    struct gc_clocks clocks = {0};
+    struct sweeps own = {.clocks = &clocks}, others = {.clocks = &clocks};
     int r = 0;
     for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
@@ -355,8 +414,9 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
     owners_seen_clear(&seen);
     if (asked > 0 && !dry_run && !gp_cancelled(&e->cancel)) {
         struct gp_error why = {0};
-        if (gc_journal(e, provider, ret, &why) != 0 && first.code == GP_OK) first = why;
+        if (gc_journal(e, provider, &clocks, ret, &why) != 0 && first.code == GP_OK) first = why;
     }
+    vec_free(&clocks.list);
     if (!dry_run) engine_tidy(e);
     if (provider == NULL) look_set_aside(e, &ret->looked);
     struct gp_error gap = {0};

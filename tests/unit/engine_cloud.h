@@ -48,7 +48,8 @@ static struct {
     const char *other_principal;             /* of the second provider's credentials; NULL: it has no principals */
     const char *other_currency;              /* of its prices; NULL: USD */
     bool name_providers;                     /* `tried` has the offers' providers too */
-    int64_t skew_s;                          /* the cloud's clock minus ours */
+    int64_t skew_s;                          /* the clouds' clocks minus ours */
+    int64_t other_skew_s;                    /* of the second one, more than skew_s */
     int list_fails_at, hide_instances_at;    /* the n-th list and all after it; that one list only */
     char tried[512];
     int double_create;    /* creates two machines for every slot */
@@ -77,7 +78,7 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
         struct journal *journal;
     } *f = xcalloc(1, sizeof *f);
     f->base.ops = ops;
-    f->base.clock_skew_s = cloud.skew_s;
+    f->base.clock_skew_s = cloud.skew_s + (ops == &provider_local ? cloud.other_skew_s : 0);
     f->base.account = ops == &provider_aws ? cloud.account : NULL;
     const char *principal = ops == &provider_aws ? cloud.principal : cloud.other_principal;
     const char *own = principal != NULL || ops == &provider_aws ? principal : cloud.login;
