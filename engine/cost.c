@@ -4,6 +4,7 @@
 
 #include "engine/cost.h"
 
+#include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -35,7 +36,8 @@ static double machines_usd(const struct run *run, bool gone_only) {
     double usd = 0;
     if (run->stack.uid == NULL || journal_resources(run->e->journal, run->stack.uid, &all, NULL) != 0) return -1;
     for (size_t i = 0; i < all.list.len; i++) {
-        const struct resource *r = &all.list.items[i];
+        struct resource *r = &all.list.items[i];
+        look_drop_zero_price(r);
         if (!resource_is_machine(r) || (gone_only && r->state != RES_GONE)) continue;
         if (r->price_usd_per_h < 0) return -1;
         usd += machine_usd(run, r);

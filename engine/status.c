@@ -22,6 +22,7 @@ static int from_memory(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     run->recalled = true;
+    for (size_t i = 0; i < known.list.len; i++) look_drop_zero_price(&known.list.items[i]);
     if (r == 0) r = run_nodes_recall(run, err);
     return r == 0 ? reconcile_listing(run, &known, NULL, err) : r;
 }

@@ -91,7 +91,9 @@ static void node_rows(const struct stack_view *v, struct table *t) {
     for (size_t i = 0; i < v->nodes.len; i++) {
         const struct node_view *n = &v->nodes.items[i];
         char price[32], verdict_buf[64];
-        price_format(price, sizeof price, n->price_usd_per_h);
+        bool absent = n->id[0] == '\0' && n->price_usd_per_h == 0;
+        if (absent) str_put(price, sizeof price, "-");
+        else price_format(price, sizeof price, n->price_usd_per_h);
         GP_AUTO_FREE char *name = xasprintf("%s/%d", v->stack.name, n->slot);
         bool in = reachable && n->phase != NODE_GONE && n->address != NULL && n->address[0] != '\0';
         GP_AUTO_FREE char *how = in ? xasprintf("gpuprov ssh %s", name) : xstrdup("-");
@@ -106,6 +108,13 @@ static void node_rows(const struct stack_view *v, struct table *t) {
     }
 }
 
+/* Of a machine that is there: that of a node that may be there is no price. */
+static bool has_unknown_price(const struct stack_view *v) {
+    for (size_t i = 0; i < v->nodes.len; i++)
+        if (v->nodes.items[i].id[0] != '\0' && v->nodes.items[i].price_usd_per_h < 0) return true;
+    return false;
+}
+
 void show_stack(const struct stack_view *v, FILE *to) {
     struct table t = {.whole = 1};
     table_head(&t, "node", "place", "price", "verdict", "connect with", NULL);
@@ -118,10 +127,10 @@ void show_stack(const struct stack_view *v, FILE *to) {
     bool none = gone && v->stack.uid == NULL; /* neither the journal nor a provider has one */
     str_addf(&line, "%s: %s%s", v->stack.name, none ? "there is no such stack" : or_dash(v->phase),
              v->remembered ? ", from the journal" : "");
-    if (v->price_usd_per_h > 0) {
+    if (v->price_usd_per_h > 0 || has_unknown_price(v)) {
         char price[32];
         price_format(price, sizeof price, v->price_usd_per_h);
-        str_addf(&line, ", %s", price);
+        str_addf(&line, ", %s%s", v->price_usd_per_h < 0 ? "price " : "", price);
     }
     if (v->spent_usd >= 0.005) str_addf(&line, ", %.2f USD so far", v->spent_usd);
     if (v->stack.expires_s > 0 && !gone) {

@@ -116,12 +116,19 @@ static bool replaces_gone(struct resource_list *l, struct resource *r) {
     return false;
 }
 
+void look_drop_zero_price(struct resource *r) {
+    const struct provider_ops *ops = provider_find(r->provider);
+    bool paid = resource_is_machine(r) && (ops == NULL || ops->billed);
+    if (paid && !(r->price_usd_per_h > 0)) r->price_usd_per_h = -1;
+}
+
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run *run, const struct list_req *req, const char *account, struct resource_list *all,
                      struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
         recognize(req->known, r);
+        look_drop_zero_price(r);
         resource_set(&r->account, account);
         bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid decides, whatever name it has */
         if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);

@@ -5,6 +5,8 @@
 
 #include "engine/run/run.h"
 
+/* A price of 0 of a machine that costs money is one that the cloud does not know: sets it to not known. */
+void look_drop_zero_price(struct resource *r);
 /* Calls p->list for this run and updates run->look. ret gets, once each, the resources with readable tags of the
  * wanted owner and stack. On an error ret has the resources that were seen. */
 int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,

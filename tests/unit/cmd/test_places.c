@@ -48,6 +48,36 @@ static void every_provider_has_its_reason(void **state) {
     coverage_clear(&c);
 }
 
+static void a_price_that_is_not_known_is_not_free(void **state) {
+    (void)state;
+    static const double prices[] = {3.5, -1, 0};
+    struct stack_view v = {.phase = "partial", .price_usd_per_h = -1, .spent_usd = -1};
+    char *text = NULL, *id = "", *end = NULL;
+    size_t n = 0;
+    v.stack.name = "llm";
+    for (int i = 0; i < 3; i++) {
+        struct node_view node = {
+            .slot = i, .id = i < 2 ? "i-1" : id, .place = "aws r1", .verdict = "ready", .price_usd_per_h = prices[i]};
+        vec_push(&v.nodes, node);
+    }
+    FILE *to = open_memstream(&text, &n);
+    show_stack(&v, to);
+    fclose(to);
+    assert_non_null(strstr(text, "3.50 USD/h"));
+    assert_non_null(strstr(text, "llm: partial, price not known\n"));
+    assert_null(strstr(text, "free"));
+    end = strstr(text, "llm/2");
+    assert_non_null(end);
+    assert_null(strstr(end, "USD/h")); /* it has no machine */
+    free(text);
+    json_t *j = stack_view_json(&v);
+    assert_true(json_is_null(json_object_get(j, "price_usd_per_h")));
+    assert_true(json_is_null(json_object_get(j, "spent_usd")));
+    assert_true(json_is_null(json_object_get(json_array_get(json_object_get(j, "nodes"), 1), "price_usd_per_h")));
+    json_decref(j);
+    vec_free(&v.nodes);
+}
+
 static struct offer offer(const char *provider, const char *zone, double price, const char *currency) {
     struct offer o = {.provider = xstrdup(provider),
                       .region = xstrdup(zone),
@@ -101,6 +131,7 @@ static void offers_are_a_table(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_provider_has_its_reason),
+        cmocka_unit_test(a_price_that_is_not_known_is_not_free),
         cmocka_unit_test(offers_are_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

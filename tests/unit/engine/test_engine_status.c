@@ -48,6 +48,48 @@ static void test_stacks_of_tags(void **state) {
     stack_view_list_clear(&l);
 }
 
+/* A cloud that does not know a price returns 0: no node that costs money is free, neither alone nor in a sum. */
+static void test_a_price_of_zero(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    assert_int_equal(launch(f, &err), 0);
+    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].price_usd_per_h = i == 1 ? 3.5 : 0;
+    for (int refresh = 1; refresh >= 0; refresh--) { /* then from the journal */
+        if (engine_status(f->e, NULL, NULL, refresh == 1, &l, &err) != 0) fail_msg("%s", err.msg);
+        const struct stack_view *v = view_of(&l, "t");
+        assert_int_equal(v->nodes.len, 2);
+        assert_true(v->nodes.items[0].price_usd_per_h == 3.5);
+        assert_true(v->nodes.items[1].price_usd_per_h < 0);
+        assert_true(v->price_usd_per_h < 0);
+        assert_true(v->spent_usd < 0);
+        stack_view_list_clear(&l);
+    }
+    struct resource_list known = {0}; /* as an earlier gpuprov wrote it */
+    assert_int_equal(journal_resources(f->e->journal, f->run->stack.uid, &known, &err), 0);
+    for (size_t i = 0; i < known.list.len; i++) {
+        known.list.items[i].price_usd_per_h = 0;
+        assert_int_equal(journal_resource_put(f->e->journal, &known.list.items[i], &err), 0);
+    }
+    resource_list_clear(&known);
+    assert_int_equal(engine_status(f->e, NULL, NULL, false, &l, &err), 0);
+    assert_true(view_of(&l, "t")->price_usd_per_h < 0);
+    assert_true(view_of(&l, "t")->spent_usd < 0);
+    stack_view_list_clear(&l);
+    struct gc_result res = {0};
+    assert_int_equal(engine_gc(f->e, NULL, true, &res, &err), 0);
+    for (size_t i = 0; i < res.kept.list.len; i++)
+        if (str_eq(res.kept.list.items[i].id, "i-1")) assert_true(res.kept.list.items[i].price_usd_per_h < 0);
+    gc_result_clear(&res);
+    /* nodes of a place that costs nothing are free */
+    struct resource *near = add_of(RES_INSTANCE, "n-near", 0, "me", "near", "cccccccccccccccc", 0);
+    resource_set(&near->provider, "local");
+    near->price_usd_per_h = 0;
+    assert_int_equal(engine_status(f->e, NULL, NULL, true, &l, &err), 0);
+    assert_true(view_of(&l, "near")->price_usd_per_h == 0);
+    stack_view_list_clear(&l);
+}
+
 /* A place that cannot be searched is marked and decides the exit code; one without any credentials is only marked. */
 static void test_places_that_cannot_be_searched(void **state) {
     struct fixture *f = *state;
@@ -221,6 +263,7 @@ int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
         T(test_stacks_of_tags),
+        T(test_a_price_of_zero),
         T(test_places_that_cannot_be_searched),
         T(test_a_known_stack_without_credentials),
         T(test_a_cloud_that_was_never_used),
