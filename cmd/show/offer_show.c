@@ -79,7 +79,7 @@ static char *price_text(const struct offer *o) {
     return xasprintf("%.2f %s/h (%s)", o->price_in_currency, o->currency, usd);
 }
 
-static char *source_text(const struct offer *o) {
+char *offer_source_text(const struct offer *o) {
     char date[11];
     int64_t days = 0;
     if (!price_date(o, date, &days) || days < 1) return xstrdup(or_empty(o->price_source));
@@ -106,7 +106,7 @@ static void fill_row(struct strv *row, const struct offer *o) {
     strv_add(row, o->market == MARKET_SPOT ? "spot" : "");
     strv_add(row, offer_stock_name(o->stock));
     strv_add(row, or_empty(o->quota));
-    strv_take(row, source_text(o));
+    strv_take(row, offer_source_text(o));
 }
 
 /* Columns without any content are left out. */

@@ -118,6 +118,23 @@ static void print_cost(const struct plan *p, FILE *to) {
             p->dearest_usd_per_h > p->price_usd_per_h ? ")" : "");
 }
 
+/* A catalogue may be months old: its price is not that of the bill. */
+static void print_sources(const struct offer_list *l, FILE *to) {
+    enum { SHOWN = 4 };
+    GP_AUTO_STRV struct strv sources = {0};
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct offer *o = &l->list.items[i];
+        GP_AUTO_FREE char *source = offer_source_text(o);
+        GP_AUTO_FREE char *text = xasprintf("%s: %s", o->provider, source);
+        bool priced = o->price_usd_per_h > 0 || o->price_in_currency > 0;
+        if (priced && source[0] != '\0' && !strv_has(&sources, text)) strv_add(&sources, text);
+    }
+    for (size_t i = 0; i < sources.n && i < SHOWN; i++)
+        fprintf(to, "%s%s", i == 0 ? "prices from " : "; ", sources.v[i]);
+    if (sources.n > SHOWN) fprintf(to, "; and %zu more (--json)", sources.n - SHOWN);
+    if (sources.n > 0) fputc('\n', to);
+}
+
 void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
     static const char mark[] = {
         [PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~', [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
@@ -137,6 +154,7 @@ void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
                 p->price_usd_per_h < 0 ? "price " : "", price, p->expires_s > 0 ? "" : "after ", when,
                 ends_text(p->ends));
         print_cost(p, to);
+        print_sources(&p->offers, to);
     } else {
         fprintf(to, "%s: nothing to do: every node runs and was validated ('gpuprov up' also connects to the nodes)\n",
                 spec->name);

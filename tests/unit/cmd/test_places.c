@@ -4,6 +4,7 @@
 
 #include "cmd/app.h"
 #include "cmd/show/offer_show.h"
+#include "cmd/show/plan_show.h"
 #include "providers/provider.h"
 
 #include <setjmp.h>
@@ -128,10 +129,40 @@ static void offers_are_a_table(void **state) {
     offer_list_clear(&l);
 }
 
+/* A price of a catalogue may be months old: the plan shows each source once, with its age. */
+static void a_plan_shows_where_its_prices_are_from(void **state) {
+    (void)state;
+    struct spec spec = {.name = "llm", .nodes = 1};
+    struct plan p = {.changes = true, .price_usd_per_h = 55.04, .dearest_usd_per_h = 60, .max_usd = 600};
+    char *text = NULL, today[32], *ends = "guest";
+    size_t n = 0;
+    p.ends = ends;
+    vec_push(&p.offers.list, offer("aws", "us-east-1a", 55.04, ""));
+    vec_push(&p.offers.list, offer("aws", "us-east-1b", 55.04, ""));
+    vec_push(&p.offers.list, offer("lambda", "us", 60, ""));
+    vec_push(&p.offers.list, offer("openstack", "here", -1, "")); /* its price is not known */
+    time_format_utc(today, sizeof today, clock_wall_s());
+    free(p.offers.list.items[2].price_source);
+    p.offers.list.items[2].price_source = xasprintf("instance-types %.10s", today);
+    FILE *to = open_memstream(&text, &n);
+    plan_show(&spec, &p, to);
+    fclose(to);
+    char *line = strstr(text, "prices from ");
+    assert_non_null(line);
+    line[strcspn(line, "\n")] = '\0';
+    GP_AUTO_FREE char *old = offer_source_text(&p.offers.list.items[0]);
+    assert_true(str_starts(old, "catalogue 2026-07-20, ") && str_ends(old, " days old"));
+    GP_AUTO_FREE char *want = xasprintf("prices from aws: %s; lambda: instance-types %.10s", old, today);
+    assert_string_equal(line, want);
+    free(text);
+    offer_list_clear(&p.offers);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_provider_has_its_reason),
         cmocka_unit_test(a_price_that_is_not_known_is_not_free),
+        cmocka_unit_test(a_plan_shows_where_its_prices_are_from),
         cmocka_unit_test(offers_are_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
