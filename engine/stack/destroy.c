@@ -28,13 +28,19 @@ static bool in_layer(const struct resource *r, enum destroy_layer layer) {
     return layer == (r->claim ? DESTROY_CLAIM : DESTROY_OTHERS);
 }
 
+/* Of a resource that the journal has and the last list has not: a list that could not be read says nothing of it. */
+static const char *why_unlisted(const struct run *run, const struct resource *r) {
+    return look_is_seen(run, r->provider, r->region) ? ", which is no longer listed"
+                                                     : ", from the journal: its place could not be listed";
+}
+
 static void ask_once(struct run *run, const struct resource *r, struct destroy_asked *asked) {
     bool host = r->kind == RES_HOST;
     if (strv_has(&asked->ids, r->id)) return;
     strv_add(&asked->ids, r->id);
     asked->released += host;
     run_event(run, resource_is_machine(r) ? r->slot : -1, NODE_ENDING, EVENT_START, host ? "release" : "destroy",
-              "%s %s%s", resource_kind_name(r->kind), r->id, asked->unlisted ? ", which is no longer listed" : "");
+              "%s %s%s", resource_kind_name(r->kind), r->id, asked->unlisted ? why_unlisted(run, r) : "");
 }
 
 int destroy_layer(struct run *run, const struct resource_list *seen, enum destroy_layer layer,

@@ -259,6 +259,41 @@ static void test_an_edited_spec(void **state) {
     down_result_clear(&res);
 }
 
+static char said[4096];
+
+static void hear(void *ctx, const struct event *e) {
+    (void)ctx;
+    size_t len = strlen(said);
+    if (e->status == EVENT_START) snprintf(said + len, sizeof said - len, "%s\n", e->text);
+}
+
+/* Only a list that was read shows that a machine is no longer there. */
+static void test_down_of_what_is_not_listed(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    assert_int_equal(launch(f, &err), 0);
+    static const char *const regions[] = {"r1", "r9"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(regions); i++) {
+        struct resource r = {0};
+        resource_copy(&r, &f->run->nodes[0].res);
+        resource_set(&r.id, i == 0 ? "i-ended" : "i-far");
+        resource_set(&r.region, regions[i]);
+        r.slot = 5;
+        assert_int_equal(journal_resource_put(f->e->journal, &r, &err), 0);
+        resource_clear(&r);
+    }
+    said[0] = '\0';
+    cloud.list_is_partial = true; /* of r9 */
+    f->e->sink = (struct event_sink){.emit = hear};
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "t"}, &res, &err), -GP_EBILLED);
+    down_result_clear(&res);
+    assert_non_null(strstr(said, "instance i-ended, which is no longer listed\n"));
+    assert_non_null(strstr(said, "instance i-far, from the journal: its place could not be listed\n"));
+    assert_non_null(strstr(said, "instance i-0\n"));
+    cloud.list_is_partial = false;
+}
+
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
@@ -269,6 +304,7 @@ int main(void) {
         T(test_a_cloud_that_was_never_used),
         T(test_the_spec_of_another_stack),
         T(test_an_edited_spec),
+        T(test_down_of_what_is_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
