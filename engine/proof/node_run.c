@@ -20,12 +20,12 @@
 #define ROTATE_MS (120 * 1000)
 #define LOOK_MS (20 * 1000)
 
-/* The limit of a phase, or the deadline if that is earlier. */
-static int64_t limit_of(const struct run_node *n, int64_t phase_ms) {
-    return GP_MIN(phase_ms, GP_MAX(clock_left_ms(n->ends_ms), (int64_t)1));
-}
-
 static const struct provider_ops *ops_of(const struct run_node *n) { return provider_find(n->res.provider); }
+
+/* The limit of a phase, or the deadline if that is earlier. Machines that gpuprov does not terminate have none. */
+static int64_t limit_of(const struct run_node *n, int64_t phase_ms) {
+    return ops_of(n)->lent ? phase_ms : GP_MIN(phase_ms, GP_MAX(clock_left_ms(n->ends_ms), (int64_t)1));
+}
 
 /* Reports the same reason once, not at each attempt. */
 static void say_waiting(void *ctx, const char *why) {
@@ -87,7 +87,7 @@ static int find_private_address(struct run_node *n, struct gp_error *err) {
 static int reach(struct run_node *n, struct gp_error *err) {
     const struct provider_ops *ops = ops_of(n);
     int64_t access_ms = console_access_ms(n->run, &n->res);
-    int64_t limit_ms = ops->lent ? access_ms : limit_of(n, access_ms);
+    int64_t limit_ms = limit_of(n, access_ms);
     n->limit_ms = limit_ms;
     int r = run_node_phase(n, NODE_REACHING, err);
     if (r != 0) return r;
@@ -158,7 +158,8 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
     bool partly = pick != NULL && (pick->dry_run || pick->from != NULL || (pick->only != NULL && pick->only->n > 0));
     bool complete = !partly || was_set_up(n);
     if (!partly) resource_set(&n->rec.boot_id, ""); /* set again when the bootstrap is complete */
-    n->limit_ms = limit_of(n, BOOTSTRAP_MS);
+    int64_t limit_ms = limit_of(n, BOOTSTRAP_MS);
+    n->limit_ms = limit_ms;
     if (pick == NULL || !pick->dry_run) step_output_forget(run, n->slot);
     int r = run_node_phase(n, NODE_BOOTSTRAPPING, err);
     if (r != 0) return r;
@@ -182,7 +183,7 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .secrets = run->secrets,
                                 .n_secrets = run->n_secrets,
                                 .reboot_ms = reboot_ms(n),
-                                .deadline_ms = clock_deadline(BOOTSTRAP_MS)};
+                                .deadline_ms = clock_deadline(limit_ms)};
     r = bootstrap_run(&n->link, &req, &n->boot, err);
     if (r != 0) return r;
     if (pick != NULL && pick->dry_run) return 0;

@@ -60,11 +60,12 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
     return commit(ctx, "ssh-ed25519 OWN", err);
 }
 /* In place of bootstrap/bootstrap.c: the node's story ends here. */
+static int64_t time_limit_ms; /* that the bootstrap had */
 int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
                   struct gp_error *err) {
     (void)l;
-    (void)req;
     (void)ret;
+    time_limit_ms = clock_left_ms(req->deadline_ms);
     return gp_fail(err, GP_EBOOTSTRAP, "far enough");
 }
 
@@ -298,6 +299,30 @@ static void test_address_of_a_lone_node(void **state) {
     end(&w);
 }
 
+/* Nothing waits for a node that is terminated meanwhile. Machines that existed before are not terminated. */
+static void test_bootstrap_ends_at_the_deadline(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    struct world w;
+    begin(&w);
+    rotates = false;
+    for (int lent = 0; lent <= 1; lent++) {
+        ops_aws.lent = lent == 1;
+        w.n->rec.phase = NODE_REACHING;
+        w.n->ends_ms = clock_deadline(600000);
+        gp_error_clear(&w.n->err);
+        resource_set(&w.n->res.host_keys, fx.a.host_line);
+        go(&w);
+        assert_string_equal(w.n->err.msg, "far enough");
+        assert_true(time_limit_ms > 0);
+        if (lent == 1) assert_true(time_limit_ms > 1200000);
+        else assert_true(time_limit_ms <= 600000);
+        node_link_close(&w.n->link);
+    }
+    ops_aws.lent = false;
+    end(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tag_before_first_contact),
@@ -308,6 +333,7 @@ int main(void) {
         cmocka_unit_test(test_without_rotation),
         cmocka_unit_test(test_way_has_its_form),
         cmocka_unit_test(test_address_of_a_lone_node),
+        cmocka_unit_test(test_bootstrap_ends_at_the_deadline),
     };
     return cmocka_run_group_tests_name("engine trust", tests, fx_setup, fx_teardown);
 }
