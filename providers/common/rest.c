@@ -234,9 +234,7 @@ static int repeats(const struct rest_call *first, struct gp_error *err) {
     return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
 }
 
-/* Hands out the items of a reply. *ret_next: the URL of the next page, NULL: this was the last; caller frees. */
-static int take_page(const struct rest_call *first, const struct rest_list *list, const char *url, json_t *reply,
-                     char **ret_next, struct gp_error *err) {
+static int each_item(const struct rest_call *first, const struct rest_list *list, json_t *reply, struct gp_error *err) {
     json_t *items = json_at(reply, list->items), *item = NULL;
     size_t i = 0;
     if (items == NULL ? !list->may_lack || !json_is_object(reply) : !json_is_array(items))
@@ -245,8 +243,21 @@ static int take_page(const struct rest_call *first, const struct rest_list *list
         int result = list->each(list->ctx, item, err);
         if (result != 0) return result;
     }
-    GP_AUTO_FREE char *next = list->next(url, reply);
-    if (next == NULL) return 0;
+    return 0;
+}
+
+static int whole_page(const struct rest_call *first, const struct rest_list *list, const json_t *reply,
+                      struct gp_error *err) {
+    if (reply != NULL) return list->page(list->ctx, reply, err);
+    return gp_fail(err, GP_EPROTO, "%s: the reply is empty: check the endpoint", first->what);
+}
+
+/* Hands out a reply. *ret_next: the URL of the next page, NULL: this was the last; caller frees. */
+static int take_page(const struct rest_call *first, const struct rest_list *list, const char *url, json_t *reply,
+                     char **ret_next, struct gp_error *err) {
+    int result = list->page != NULL ? whole_page(first, list, reply, err) : each_item(first, list, reply, err);
+    GP_AUTO_FREE char *next = result == 0 && list->next != NULL ? list->next(url, reply) : NULL;
+    if (next == NULL) return result;
     if (!same_origin(first->url, next))
         return gp_fail(err, GP_EPROTO, "%s: the next page is at another server, '%.80s': it is not asked for",
                        first->what, next);

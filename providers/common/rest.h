@@ -64,16 +64,19 @@ struct rest_result {
 /* rest_call for n calls in parallel, at most at_once at a time (0: all). */
 void rest_call_many(struct rest *r, const struct rest_call *calls, size_t n, size_t at_once, struct rest_result *ret);
 
-/* Every page of a list. */
+/* Every page of a list: by its items (`items` and `each`), or each page as a whole (`page`). A list whose pages go round
+ * in a circle is an error. */
 struct rest_list {
     const char *items; /* path of the array in a reply: "value", "Instances.Instance" */
     bool may_lack;     /* the cloud leaves an empty array out */
     /* The URL of the next page, NULL: this was the last; caller frees. url: of this page. A URL with another scheme,
-       host or port is refused: it would get the credentials. */
+       host or port is refused: it would get the credentials. Without this slot there is one page. */
     char *(*next)(const char *url, const json_t *reply);
     /* Of one item. Negative ends the list. */
     int (*each)(void *ctx, const json_t *item, struct gp_error *err);
-    void *ctx; /* of each */
+    /* Not NULL: of one page, any JSON, for lists that are not one array. Negative ends the list. */
+    int (*page)(void *ctx, const json_t *reply, struct gp_error *err);
+    void *ctx; /* of each or page */
 };
 int rest_pages(struct rest *r, const struct rest_call *first, const struct rest_list *list, struct gp_error *err);
 /* Several lists side by side: one round trip for a page of each. */

@@ -12,7 +12,6 @@
 
 #define POLL_FIRST_MS 100
 #define POLL_MAX_MS 5000
-#define PAGES_MAX 10000
 
 int64_t google_now_s(const struct google *g) { return cloud_now_s(&g->base); }
 
@@ -131,21 +130,18 @@ int google_wait(struct google *g, const char *zone, const json_t *operation, con
 
 /* --- lists --- */
 
-int google_pages(struct google *g, const char *what, const char *url, google_page_fn each, void *ctx,
+static char *next_page(const char *url, const json_t *reply) {
+    const char *token = json_str(reply, "nextPageToken", "");
+    return token[0] != '\0' ? rest_with_param(url, "pageToken", token) : NULL;
+}
+
+struct rest_paged google_paged(const char *what, const char *url, google_page_fn page, void *ctx) {
+    return (struct rest_paged){.first = {.what = what, .method = "GET", .url = url},
+                               .list = {.next = next_page, .page = page, .ctx = ctx}};
+}
+
+int google_pages(struct google *g, const char *what, const char *url, google_page_fn page, void *ctx,
                  struct gp_error *err) {
-    GP_AUTO_FREE char *token = NULL;
-    for (int pages = 0; pages < PAGES_MAX; pages++) {
-        GP_AUTO_REST struct rest_reply reply = {0};
-        GP_AUTO_FREE char *page = token != NULL ? rest_with_param(url, "pageToken", token) : xstrdup(url);
-        int r = google_call(g, what, "GET", page, NULL, 0, &reply, err);
-        if (r == 0) r = each(ctx, reply.json, err);
-        if (r != 0) return r;
-        const char *next = json_str(reply.json, "nextPageToken", "");
-        if (next[0] == '\0') return 0;
-        if (token != NULL && strcmp(token, next) == 0)
-            return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", what);
-        free(token);
-        token = xstrdup(next);
-    }
-    return gp_fail(err, GP_EPROTO, "%s: the reply has too many pages", what);
+    struct rest_paged one = google_paged(what, url, page, ctx);
+    return rest_pages(&g->rest, &one.first, &one.list, err);
 }

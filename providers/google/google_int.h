@@ -75,9 +75,10 @@ int google_call(struct google *g, const char *what, const char *method, const ch
 int google_wait(struct google *g, const char *zone, const json_t *operation, const char *what, struct gp_error *err);
 /* The name of an operation; NULL: the reply is not one. */
 const char *google_operation_name(const json_t *operation);
-/* Every page of a list. */
+/* Every page of a list, or of several side by side with rest_pages_many. what and url are borrowed until then. */
 typedef int (*google_page_fn)(void *ctx, const json_t *page, struct gp_error *err);
-int google_pages(struct google *g, const char *what, const char *url, google_page_fn each, void *ctx,
+struct rest_paged google_paged(const char *what, const char *url, google_page_fn page, void *ctx);
+int google_pages(struct google *g, const char *what, const char *url, google_page_fn page, void *ctx,
                  struct gp_error *err);
 
 /* --- forms --- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lists resources: instances and disks of all zones by label in one paged list each, firewall rules of the project by
- * name and description. The first pages are read side by side. A zone that Google could not read makes its region
- * incomplete. Does not read the journal. One thread. */
+ * name and description. Pages of different lists are read side by side. A zone that Google could not read makes its
+ * region incomplete. Does not read the journal. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/google/google_int.h"
@@ -15,57 +15,6 @@ static bool has_id(const struct resource_list *l, const struct resource *r) {
     return false;
 }
 
-/* --- first pages, side by side --- */
-
-struct paged {
-    char *what, *url;
-    struct rest_result first;
-};
-#define PAGED_MAX 4 /* instances, the same by uid, disks, rules */
-struct paged_set {
-    struct paged lists[PAGED_MAX];
-    size_t n;
-};
-
-static void paged_clear(struct paged_set *s) {
-    for (size_t i = 0; i < s->n; i++) {
-        free(s->lists[i].what);
-        free(s->lists[i].url);
-        rest_reply_clear(&s->lists[i].first.reply);
-    }
-}
-
-/* url: taken over. */
-static const struct paged *paged_add(struct paged_set *s, const char *what, char *url) {
-    struct paged *p = &s->lists[s->n++];
-    p->what = xasprintf("google %s", what);
-    p->url = url;
-    return p;
-}
-
-static void paged_read(struct google *g, struct paged_set *s) {
-    struct rest_call calls[PAGED_MAX];
-    struct rest_result results[PAGED_MAX] = {0};
-    for (size_t i = 0; i < s->n; i++)
-        calls[i] = (struct rest_call){.what = s->lists[i].what, .method = "GET", .url = s->lists[i].url};
-    rest_call_many(&g->rest, calls, s->n, 0, results);
-    for (size_t i = 0; i < s->n; i++) s->lists[i].first = results[i];
-}
-
-static int paged_each(struct google *g, const struct paged *p, google_page_fn each, void *ctx, struct gp_error *err) {
-    if (p->first.rc != 0) {
-        if (err != NULL) *err = p->first.err;
-        return p->first.rc;
-    }
-    if (p->first.reply.json == NULL)
-        return gp_fail(err, GP_EPROTO, "%s: the reply is empty: check the endpoint", p->what);
-    int r = each(ctx, p->first.reply.json, err);
-    const char *next = json_str(p->first.reply.json, "nextPageToken", "");
-    if (r != 0 || next[0] == '\0') return r;
-    GP_AUTO_FREE char *more = rest_with_param(p->url, "pageToken", next);
-    return google_pages(g, p->what, more, each, ctx, err);
-}
-
 /* --- one aggregated list --- */
 
 struct listing {
@@ -73,8 +22,8 @@ struct listing {
     int (*read)(const json_t *item, struct resource *ret, struct gp_error *err);
     const struct google_wanted *wanted;
     struct resource_list *out;
-    struct strv *regions; /* that the reply names */
-    struct strv *gaps;    /* regions with a zone that Google could not read; "": any */
+    struct strv *gaps;   /* regions with a zone that Google could not read; "": any */
+    struct strv regions; /* that the reply names */
 };
 
 static void add_once(struct strv *v, const char *s) {
@@ -96,7 +45,7 @@ static int on_scope(struct listing *l, const char *scope, const json_t *part, st
         GP_AUTO_FREE char *region = google_region_of(scope + 6);
         if (region == NULL)
             return gp_fail(err, GP_EPROTO, "google %s: the reply names a place that is not a zone", l->kind);
-        add_once(l->regions, region);
+        add_once(&l->regions, region);
     }
     if (warning[0] != '\0' && strcmp(warning, NOTHING_HERE) != 0) add_gap(l, scope);
     json_array_foreach(json_at(part, l->kind), i, item) {
@@ -132,26 +81,15 @@ static int on_page(void *ctx, const json_t *page, struct gp_error *err) {
     return 0;
 }
 
-static const struct paged *ask_kind(struct google *g, struct paged_set *all, const struct listing *l) {
-    GP_AUTO_FREE char *filter = google_filter(l->wanted);
-    GP_AUTO_FREE char *what = xasprintf("%s.aggregatedList", l->kind);
-    GP_AUTO_FREE char *base = google_url(g, "aggregated/%s?maxResults=" PAGE "&returnPartialSuccess=true", l->kind);
-    return paged_add(all, what, rest_with_param(base, "filter", filter));
-}
-
 /* A region that one list names and another one lacks was not read whole. */
-static int list_kind(struct google *g, const struct paged *p, struct listing *l, struct strv *seen,
-                     struct gp_error *err) {
-    GP_AUTO_STRV struct strv here = {0};
-    l->regions = &here;
-    int r = paged_each(g, p, on_page, l, err);
-    l->regions = NULL;
-    if (r != 0) return r;
-    if (here.n == 0) return gp_fail(err, GP_EPROTO, "%s: the reply names no zone: check the endpoint", p->what);
+static int take_kind(struct listing *l, struct strv *seen, struct gp_error *err) {
+    if (l->regions.n == 0)
+        return gp_fail(err, GP_EPROTO, "google %s.aggregatedList: the reply names no zone: check the endpoint",
+                       l->kind);
     for (size_t i = 0; i < seen->n; i++)
-        if (!strv_has(&here, seen->v[i])) add_once(l->gaps, seen->v[i]);
+        if (!strv_has(&l->regions, seen->v[i])) add_once(l->gaps, seen->v[i]);
     bool first = seen->n == 0;
-    for (size_t i = 0; first && i < here.n; i++) strv_add(seen, here.v[i]);
+    for (size_t i = 0; first && i < l->regions.n; i++) strv_add(seen, l->regions.v[i]);
     return 0;
 }
 
@@ -220,11 +158,6 @@ static int on_rules(void *ctx, const json_t *page, struct gp_error *err) {
     return 0;
 }
 
-static const struct paged *ask_rules(struct google *g, struct paged_set *all) {
-    GP_AUTO_FREE char *base = google_url(g, "global/firewalls?maxResults=" PAGE);
-    return paged_add(all, "firewalls.list", rest_with_param(base, "filter", "name eq \"gpuprov-.*\""));
-}
-
 /* --- machines of the journal whose labels were changed --- */
 
 static int list_known(struct google *g, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
@@ -281,28 +214,63 @@ static int cover(const struct list_req *req, const struct strv *regions, const s
     return worst;
 }
 
+/* --- all of them, side by side --- */
+
+#define LISTS_MAX 4 /* instances, the same by uid, disks, rules */
+struct reading {
+    struct rest_paged lists[LISTS_MAX];
+    struct listing *kinds[LISTS_MAX]; /* NULL: the rules */
+    struct strv texts;
+    size_t n;
+};
+
+/* base and filter: taken over. */
+static void read_also(struct reading *all, const char *what, char *base, char *filter, google_page_fn page, void *ctx) {
+    strv_take(&all->texts, rest_with_param(base, "filter", filter));
+    const char *url = all->texts.v[all->texts.n - 1];
+    all->lists[all->n++] = google_paged(what, url, page, ctx);
+    free(base);
+    free(filter);
+}
+
+static void read_kind(const struct google *g, struct reading *all, const char *what, struct listing *l) {
+    char *base = google_url(g, "aggregated/%s?maxResults=" PAGE "&returnPartialSuccess=true", l->kind);
+    all->kinds[all->n] = l;
+    read_also(all, what, base, google_filter(l->wanted), on_page, l);
+}
+
+static void reading_clear(struct reading *all) {
+    for (size_t i = 0; i < all->n; i++)
+        if (all->kinds[i] != NULL) strv_clear(&all->kinds[i]->regions);
+    strv_clear(&all->texts);
+}
+
 static int list_all(struct google *g, const struct list_req *req, struct resource_list *ret, struct strv *seen,
                     struct strv *gaps, struct gp_error *err) {
+    static const char nodes_what[] = "google instances.aggregatedList";
     struct google_wanted w = {.owner = req->owner, .stack = req->stack};
     struct google_wanted by_uid = {.owner = req->owner, .uid = req->uid};
-    struct listing nodes = {"instances", google_instance_read, &w, ret, NULL, gaps};
-    struct listing more = {"instances", google_instance_read, &by_uid, ret, NULL, gaps};
-    struct listing disks = {"disks", google_disk_read, &w, ret, NULL, gaps};
+    struct listing nodes = {"instances", google_instance_read, &w, ret, gaps, {0}};
+    struct listing more = {"instances", google_instance_read, &by_uid, ret, gaps, {0}};
+    struct listing disks = {"disks", google_disk_read, &w, ret, gaps, {0}};
     struct rule_listing rules = {req, ret};
-    struct paged_set all = {0};
-    const struct paged *of_nodes = ask_kind(g, &all, &nodes), *of_more = NULL, *of_disks = NULL, *of_rules = NULL;
-    if (req->uid != NULL && req->stack != NULL) of_more = ask_kind(g, &all, &more);
+    struct reading all = {0};
+    read_kind(g, &all, nodes_what, &nodes);
+    if (req->uid != NULL && req->stack != NULL) read_kind(g, &all, nodes_what, &more);
     if (!req->nodes_only) {
-        of_disks = ask_kind(g, &all, &disks);
-        of_rules = ask_rules(g, &all);
+        read_kind(g, &all, "google disks.aggregatedList", &disks);
+        read_also(&all, "google firewalls.list", google_url(g, "global/firewalls?maxResults=" PAGE),
+                  xstrdup("name eq \"gpuprov-.*\""), on_rules, &rules);
     }
-    paged_read(g, &all);
-    int r = list_kind(g, of_nodes, &nodes, seen, err);
-    if (r == 0 && of_more != NULL) r = list_kind(g, of_more, &more, seen, err);
+    rest_pages_many(&g->rest, all.lists, all.n);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < all.n; i++) {
+        r = all.lists[i].rc;
+        if (r != 0 && err != NULL) *err = all.lists[i].err;
+        if (r == 0 && all.kinds[i] != NULL) r = take_kind(all.kinds[i], seen, err);
+    }
     if (r == 0) r = list_known(g, req, ret, err);
-    if (r == 0 && of_disks != NULL) r = list_kind(g, of_disks, &disks, seen, err);
-    if (r == 0 && of_rules != NULL) r = paged_each(g, of_rules, on_rules, &rules, err);
-    paged_clear(&all);
+    reading_clear(&all);
     return r;
 }
 

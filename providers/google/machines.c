@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Machine types of a zone that fit a spec: those with GPUs of their own, and N1 types to which a GPU is attached. The
- * API gives accelerators and their numbers; memory and quota of an accelerator are facts here. One thread. */
+ * API gives accelerators and their numbers; memory and quota of an accelerator are facts here. Types and accelerators
+ * of all zones are read side by side, and the image with them. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/google/google_int.h"
 
 #include "providers/common/gpu_name.h"
-
-#define WHAT "google machineTypes.list"
 
 /* Names, memory: cloud.google.com/compute/docs/gpus of 2026-08, as in the catalogue. Quota metrics: those of
  * regions.get in the API's description. H100 has only the PREEMPTIBLE_ one there; the newest families have theirs only
@@ -86,6 +85,7 @@ struct search {
     const struct spec *spec;
     const struct spec_offer *want;
     struct google_types all; /* of the zone */
+    struct strv attachable;  /* accelerators of the zone that an N1 type can get */
 };
 
 static int on_types(void *ctx, const json_t *page, struct gp_error *err) {
@@ -113,15 +113,14 @@ static int on_types(void *ctx, const json_t *page, struct gp_error *err) {
     return 0;
 }
 
-/* Accelerators of the zone that can be attached: "NAME=MOST". */
 static int on_accelerators(void *ctx, const json_t *page, struct gp_error *err) {
-    struct strv *names = ctx;
+    struct search *s = ctx;
     const json_t *item = NULL;
     size_t i = 0;
     (void)err;
     json_array_foreach(json_at(page, "items"), i, item) {
         const char *name = json_str(item, "name", "");
-        if (google_name_valid(name)) strv_add(names, name);
+        if (google_name_valid(name)) strv_add(&s->attachable, name);
     }
     return 0;
 }
@@ -154,71 +153,102 @@ static void take_own(const struct search *s, struct google_types *ret) {
     }
 }
 
-static int take_attached(struct google *g, const struct search *s, struct google_types *ret, struct gp_error *err) {
-    GP_AUTO_STRV struct strv there = {0};
-    bool asked = false;
+static bool may_be_attached(const struct spec *spec, size_t row) {
+    return spec->gpu.model != NULL && attached[row].gpus == spec->gpu.count &&
+           google_gpu_matches(spec->gpu.model, attached[row].accelerator);
+}
+
+static bool needs_accelerators(const struct spec *spec, const struct spec_offer *want) {
+    if (want->instance_type != NULL && !str_starts(want->instance_type, "n1-")) return false;
+    for (size_t i = 0; i < GP_ARRAY_LEN(attached); i++)
+        if (may_be_attached(spec, i)) return true;
+    return false;
+}
+
+static void take_attached(const struct search *s, struct google_types *ret) {
     for (size_t i = 0; i < GP_ARRAY_LEN(attached); i++) {
-        if (attached[i].gpus != s->spec->gpu.count || !google_gpu_matches(s->spec->gpu.model, attached[i].accelerator))
-            continue;
+        if (!may_be_attached(s->spec, i)) continue;
         const char *type = s->want->instance_type != NULL ? s->want->instance_type : attached[i].type;
         const struct google_type *t = str_starts(type, "n1-") ? named(s, type) : NULL;
-        if (t == NULL) continue;
-        GP_AUTO_FREE char *url = google_url(g, "zones/%s/acceleratorTypes?maxResults=500", s->zone);
-        int r = asked ? 0 : google_pages(g, "google acceleratorTypes.list", url, on_accelerators, &there, err);
-        if (r != 0) return r;
-        asked = true;
-        if (strv_has(&there, attached[i].accelerator)) take(ret, t, attached[i].accelerator, attached[i].gpus);
+        if (t != NULL && strv_has(&s->attachable, attached[i].accelerator))
+            take(ret, t, attached[i].accelerator, attached[i].gpus);
     }
+}
+
+static void take_small(const struct search *s, struct google_types *ret) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(small); i++) {
+        const struct google_type *t = named(s, small[i]);
+        if (t == NULL) continue;
+        take(ret, t, "", 0);
+        return;
+    }
+}
+
+static void take_fitting(const struct search *s, struct google_types *ret) {
+    take_own(s, ret);
+    take_attached(s, ret);
+    if (s->spec->gpu.model == NULL && s->want->instance_type == NULL) take_small(s, ret);
+}
+
+/* --- what is read side by side --- */
+
+struct ahead {
+    struct google *g;
+    const char *url;
+};
+
+static int on_image(void *ctx, const json_t *reply, struct gp_error *err) {
+    const struct ahead *image = ctx;
+    (void)err;
+    google_image_came(image->g, image->url, reply);
     return 0;
 }
 
-/* first: the first page. */
-static int types_of_zone(struct google *g, const struct spec *spec, const struct spec_offer *want, const char *zone,
-                         const char *url, const json_t *first, struct google_types *ret, struct gp_error *err) {
-    struct search s = {.zone = zone, .spec = spec, .want = want};
-    const char *next = json_str(first, "nextPageToken", "");
-    GP_AUTO_FREE char *more = next[0] != '\0' ? rest_with_param(url, "pageToken", next) : NULL;
-    int r = on_types(&s, first, err);
-    if (r == 0 && more != NULL) r = google_pages(g, WHAT, more, on_types, &s, err);
-    if (r == 0) take_own(&s, ret);
-    if (r == 0 && spec->gpu.model != NULL) r = take_attached(g, &s, ret, err);
-    for (size_t i = 0; r == 0 && spec->gpu.model == NULL && want->instance_type == NULL && i < GP_ARRAY_LEN(small);
-         i++) {
-        const struct google_type *t = named(&s, small[i]);
-        if (t == NULL) continue;
-        take(ret, t, "", 0);
-        break;
-    }
-    google_types_clear(&s.all);
-    return r;
+struct lists {
+    VEC_OF(struct rest_paged) all;
+    struct strv urls;
+};
+
+/* url: taken over. */
+static void also(struct lists *l, const char *what, char *url, google_page_fn page, void *ctx) {
+    struct rest_paged one = google_paged(what, url, page, ctx);
+    strv_take(&l->urls, url);
+    vec_push(&l->all, one);
 }
 
 int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec, size_t index,
                       struct google_types *ret, struct gp_error *err) {
-    struct rest_call *calls = xcalloc(zones->n + 1, sizeof *calls);
-    struct rest_result *replies = xcalloc(zones->n + 1, sizeof *replies);
-    GP_AUTO_STRV struct strv urls = {0};
+    const struct spec_offer *want = &spec->offers.items[index];
+    struct search *searches = xcalloc(zones->n + 1, sizeof *searches);
+    struct lists lists = {0};
     GP_AUTO_FREE char *image = google_image_ahead(g, spec, index);
-    size_t n = zones->n;
+    struct ahead ahead = {g, image};
+    bool more = needs_accelerators(spec, want);
     int r = 0;
     for (size_t i = 0; i < zones->n; i++) {
-        strv_take(&urls, google_url(g, "zones/%s/machineTypes?maxResults=500", zones->v[i]));
-        calls[i] = (struct rest_call){.what = WHAT, .method = "GET", .url = urls.v[i]};
+        const char *zone = zones->v[i];
+        searches[i] = (struct search){.zone = zone, .spec = spec, .want = want};
+        also(&lists, "google machineTypes.list", google_url(g, "zones/%s/machineTypes?maxResults=500", zone), on_types,
+             &searches[i]);
+        if (more)
+            also(&lists, "google acceleratorTypes.list",
+                 google_url(g, "zones/%s/acceleratorTypes?maxResults=500", zone), on_accelerators, &searches[i]);
     }
-    if (image != NULL) calls[n++] = (struct rest_call){.what = "google images.get", .method = "GET", .url = image};
-    if (n > 0) rest_call_many(&g->rest, calls, n, 0, replies);
-    if (image != NULL && replies[zones->n].rc == 0) google_image_came(g, image, replies[zones->n].reply.json);
+    size_t needed = lists.all.len;
+    /* An image that could not be read is read again where an offer needs it, with its error. */
+    if (image != NULL) also(&lists, "google images.get", xstrdup(image), on_image, &ahead);
+    rest_pages_many(&g->rest, lists.all.items, lists.all.len);
+    for (size_t i = 0; r == 0 && i < needed; i++) {
+        r = lists.all.items[i].rc;
+        if (r != 0 && err != NULL) *err = lists.all.items[i].err;
+    }
     for (size_t i = 0; i < zones->n; i++) {
-        if (r == 0 && replies[i].rc != 0) {
-            r = replies[i].rc;
-            if (err != NULL) *err = replies[i].err;
-        }
-        if (r == 0)
-            r = types_of_zone(g, spec, &spec->offers.items[index], zones->v[i], urls.v[i], replies[i].reply.json, ret,
-                              err);
+        if (r == 0) take_fitting(&searches[i], ret);
+        google_types_clear(&searches[i].all);
+        strv_clear(&searches[i].attachable);
     }
-    for (size_t i = 0; i < n; i++) rest_reply_clear(&replies[i].reply);
-    free(calls);
-    free(replies);
+    free(searches);
+    vec_free(&lists.all);
+    strv_clear(&lists.urls);
     return r;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replies of Compute Engine that anyone in the project, or a false endpoint, may have written: labels, descriptions,
 names, zones, operations, pages. Nothing in them becomes a path, a number or a decision."""
+import itertools
 import json
 import re
 
@@ -173,6 +174,25 @@ def test_pages_without_end(cloud, tmp_path):
     rc, result, _ = drive(cloud, tmp_path, spec, "list")
     assert rc != 0 and "the reply repeats a page" in result["message"], result
     paths_are_sane(cloud)
+
+
+LISTS = {"aggregated/instances": "list", "aggregated/disks": "list", "global/firewalls[?]": "list", "machineTypes": "offers",
+         "acceleratorTypes": "offers", "zones/[^/]*/instances[?]": "create"}
+
+
+@pytest.mark.matrix(keep=2)
+@pytest.mark.parametrize("pattern", sorted(LISTS))
+def test_pages_in_a_circle(cloud, tmp_path, pattern):
+    """It is an error after a few pages; it neither goes on nor stands for the whole list."""
+    if LISTS[pattern] == "list":
+        launched(cloud, tmp_path)
+    tokens = itertools.cycle("012")
+    spoil(cloud, "GET .*" + pattern, lambda r: dict(r, nextPageToken=next(tokens)))
+    rc, result, _ = drive(cloud, tmp_path, write_spec(tmp_path, gpu="T4:1"), LISTS[pattern])
+    assert rc != 0 and "the reply repeats a page" in result["message"], result
+    by_list = [len(list(some)) for _, some in itertools.groupby(sorted(
+        r["target"].split("?")[0] for r in cloud.requests("GET .*" + pattern)))]
+    assert by_list and max(by_list) <= 4 * 12, by_list  # a launch reads its nodes up to four times
 
 
 @pytest.mark.parametrize("change", [{"guestCpus": 10 ** 18}, {"memoryMb": -1}, {"name": "a/b"},

@@ -257,6 +257,41 @@ static void test_pages(void **state) {
     cloud_close(&c);
 }
 
+static int count_page(void *ctx, const json_t *page, struct gp_error *err) {
+    int64_t *n = ctx;
+    *n += json_is_object(page);
+    return *n == 100 ? gp_fail(err, GP_EPROTO, "stop") : 0;
+}
+
+/* Pages that are handed out as a whole: the same end, the same circles, and no reply without a body. */
+static void test_whole_pages(void **state) {
+    (void)state;
+    struct cloud c;
+    int64_t n = 0;
+    struct gp_error err = {0};
+    cloud_open(&c);
+    struct rest_list list = {.next = to_number, .page = count_page, .ctx = &n};
+    struct rest_call call = call_of(&c, "/page?1", NULL, 0);
+    assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), 0);
+    assert_int_equal(n, 3);
+    list.next = NULL; /* one page */
+    n = 0;
+    assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), 0);
+    assert_int_equal(n, 1);
+    list.next = round_and_round;
+    n = 0;
+    assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), -GP_EPROTO);
+    assert_non_null(strstr(err.msg, "repeats a page"));
+    assert_true(n < 12);
+    n = 99; /* the first page is refused */
+    assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), -GP_EPROTO);
+    assert_string_equal(err.msg, "stop");
+    call = call_of(&c, "/ok", NULL, 0);
+    assert_int_equal(rest_pages(&c.rest, &call, &list, clear(&err)), -GP_EPROTO);
+    assert_non_null(strstr(err.msg, "the reply is empty"));
+    cloud_close(&c);
+}
+
 /* Lists of different lengths side by side; one that fails does not touch the others. */
 static void test_pages_side_by_side(void **state) {
     (void)state;
@@ -333,9 +368,15 @@ static void test_urls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_success),       cmocka_unit_test(test_errors), cmocka_unit_test(test_credentials),
-        cmocka_unit_test(test_many),          cmocka_unit_test(test_pages),  cmocka_unit_test(test_pages_side_by_side),
-        cmocka_unit_test(test_other_servers), cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_success),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_credentials),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_whole_pages),
+        cmocka_unit_test(test_pages_side_by_side),
+        cmocka_unit_test(test_other_servers),
+        cmocka_unit_test(test_urls),
     };
     return cmocka_run_group_tests_name("rest", tests, start_server, stop_server);
 }
