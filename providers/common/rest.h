@@ -64,8 +64,8 @@ struct rest_result {
 /* rest_call for n calls in parallel, at most at_once at a time (0: all). */
 void rest_call_many(struct rest *r, const struct rest_call *calls, size_t n, size_t at_once, struct rest_result *ret);
 
-/* Every page of a list: by its items (`items` and `each`), or each page as a whole (`page`). A list whose pages go round
- * in a circle is an error. */
+/* Every page of a list: its items one by one (`items`, `each`), or each page as a whole (`page`). A list whose pages
+ * go round in a circle is an error. */
 struct rest_list {
     const char *items; /* path of the array in a reply: "value", "Instances.Instance" */
     bool may_lack;     /* the cloud leaves an empty array out */
