@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Creates the gang with one instances.bulkInsert: intent first, then the call with a requestId, then its operation,
- * where Google refuses what it has no capacity for. The deadline is read back from the instances before they count. A
+ * where Google refuses what it has no capacity for. The rule between the nodes is inserted side by side with it; nodes
+ * without their rule do not count. The deadline is read back from the instances before they count. A
  * lost reply is settled by labels; only when they show no node is the same request sent again. One thread. */
 #include "base/gp_base.h"
 
@@ -121,6 +122,8 @@ static int build(const struct google *g, const struct create_req *req, const str
 struct launching {
     struct google *g;
     const char *owner;
+    const struct stack *stack;
+    char *network; /* of the rule between the nodes; NULL: one node, or an earlier launch made it */
 };
 
 /* All instances of the intent, in any state. */
@@ -190,27 +193,54 @@ static int take_nodes(struct launching *l, const struct intent *in, struct resou
     return r;
 }
 
+/* What became of the rule between the nodes, whose insert was sent with the launch. nodes: of the launch. */
+static int end_members(struct launching *l, const struct intent *in, struct google_rule_call *rule,
+                       struct rest_result *sent, int nodes, struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = google_members_end(l->g, l->stack, l->network, rule, sent, &why);
+    l->g->cache->members_refused = r != 0;
+    if (r == 0 || r == -GP_EUNKNOWN || nodes != 0) return 0; /* google_create settles what is not known */
+    if (remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
+    if (err != NULL) *err = why;
+    return r;
+}
+
 static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
                 struct gp_error *err) {
     struct launching *l = ctx;
     struct google *g = l->g;
-    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_RULE_CALL struct google_rule_call rule = {0};
     GP_AUTO_FREE char *what = xasprintf("google instances.bulkInsert in %s", in->zone);
     GP_AUTO_FREE char *base = google_url(g, "zones/%s/instances/bulkInsert", in->zone);
     GP_AUTO_FREE char *url = rest_with_param(base, "requestId", in->token);
-    struct gp_error why = {0};
-    struct rest_call call = {.what = what, .method = "POST", .url = url, .body = in->body, .flags = REST_ONCE};
+    bool both = l->network != NULL && !google_members_known(g, l->stack->uid);
+    struct rest_result sent[2] = {0};
+    struct rest_call calls[2] = {{.what = what, .method = "POST", .url = url, .body = in->body, .flags = REST_ONCE}};
+    struct gp_error why = {0}, refused = {0};
     *ret_other_run = false;
-    int r = rest_call(&g->rest, &call, &reply, &why);
-    const char *name = r == 0 ? google_operation_name(reply.json) : NULL;
+    int members = both ? google_members_begin(g, l->stack, l->network, &rule, err) : 0;
+    if (members != 0) return members;
+    calls[1] = rule.call;
+    rest_call_many(&g->rest, calls, both ? 2 : 1, 0, sent);
+    int r = sent[0].rc;
+    why = sent[0].err;
+    const char *name = r == 0 ? google_operation_name(sent[0].reply.json) : NULL;
     /* Google launches whether or not the journal can note the operation, or has a tombstone by now. The nodes are found
      * without it; when they cannot be recorded either, that error names them. */
     if (name != NULL) (void)journal_intent_operation(g->journal, in->id, name, NULL);
-    if (r == 0) r = google_wait(g, in->zone, reply.json, what, &why);
+    if (r == 0) r = google_wait(g, in->zone, sent[0].reply.json, what, &why);
+    bool accepted = name != NULL;
+    if (both) members = end_members(l, in, &rule, &sent[1], r, &refused);
+    rest_reply_clear(&sent[0].reply);
+    rest_reply_clear(&sent[1].reply);
+    if (members != 0) {
+        if (err != NULL) *err = refused;
+        return members;
+    }
     if (r == 0) return take_nodes(l, in, made, err);
     /* The names are this launch's own: an earlier request made them. */
     if (r == -GP_EEXISTS) r = cloud_to_unknown(&why);
-    if (r != -GP_EUNKNOWN && name != NULL && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
+    if (r != -GP_EUNKNOWN && accepted && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
     if (err != NULL) *err = why;
     return r;
 }
@@ -229,34 +259,54 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
     return c;
 }
 
-static int place(struct google *g, const struct create_req *req, struct gp_error *err) {
+/* The network of the stack's rules: that of its first offer at Google. */
+static int home_network(struct google *g, const struct spec *spec, const char *region, char **ret,
+                        struct gp_error *err) {
+    for (size_t i = 0; i < spec->offers.len; i++) {
+        const struct spec_offer *first = &spec->offers.items[i];
+        if (str_eq(first->provider, "google"))
+            return google_network_of(g, first->regions.n > 0 ? first->regions.v[0] : region, first, ret, err);
+    }
+    return 0;
+}
+
+static int place(struct google *g, const struct create_req *req, char **ret_network, struct gp_error *err) {
     GP_AUTO_FREE char *network = NULL;
-    GP_AUTO_FREE char *home = NULL;
     const struct offer *o = req->offer;
     int r = google_network_of(g, o->region, &req->spec->offers.items[o->spec_index], &network, err);
-    for (size_t i = 0; r == 0 && home == NULL && i < req->spec->offers.len; i++) {
-        const struct spec_offer *first = &req->spec->offers.items[i];
-        if (!str_eq(first->provider, "google")) continue;
-        r = google_network_of(g, first->regions.n > 0 ? first->regions.v[0] : o->region, first, &home, err);
-    }
-    if (r == 0 && !str_eq(home, network)) {
+    if (r == 0) r = home_network(g, req->spec, o->region, ret_network, err);
+    if (r == 0 && !str_eq(*ret_network, network)) {
         r = gp_fail(err, GP_EUSAGE,
                     "google: the nodes of offers[%zu] are in the network '%s', but the stack's firewall rules are in "
                     "'%s': give one network in all offers",
-                    o->spec_index, network, home);
+                    o->spec_index, network, *ret_network);
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
     }
-    return r == 0 && req->spec->nodes > 1 ? google_members_ensure(g, req->stack, network, err) : r;
+    return r;
 }
 
-int google_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
-    struct google *g = google_of(p);
+/* Nodes of several count with the rule between them only. */
+static int need_members(const struct launching *l, const struct create_req *req, int launched, struct gp_error *err) {
+    if (launched != 0 || req->spec->nodes < 2 || l->network == NULL) return launched;
+    return google_members_ensure(l->g, req->stack, l->network, err);
+}
+
+static void drop(char **network) {
+    free(*network);
+    *network = NULL;
+}
+
+static int replay(struct launching *l, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    int r = home_network(l->g, req->spec, req->replay->region, &l->network, err);
+    if (r != 0) return r;
+    if (req->spec->nodes < 2) drop(&l->network);
+    struct cloud_launch again = launch_of(l, req->replay);
+    return need_members(l, req, cloud_launch_replay(&again, ret, err), err);
+}
+
+static int launch(struct launching *l, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    struct google *g = l->g;
     const struct offer *o = req->offer;
-    struct launching l = {g, req->stack->owner};
-    if (req->replay != NULL) {
-        struct cloud_launch again = launch_of(&l, req->replay);
-        return cloud_launch_replay(&again, ret, err);
-    }
     const struct google_image *image = NULL;
     GP_AUTO_FREE char *body = NULL;
     char uuid[37];
@@ -264,16 +314,25 @@ int google_create(struct provider *p, const struct create_req *req, struct resou
     google_uuid(token, uuid);
     int r = google_quota_check(g, o, req->slot_count, err);
     if (r == 0) r = google_image_by_id(g, o->image, &image, err);
-    if (r == 0) r = place(g, req, err);
+    if (r == 0) r = place(g, req, &l->network, err);
+    if (r == 0 && g->cache->members_refused) r = need_members(l, req, 0, err);
     if (r == 0) r = build(g, req, image, &body, err);
     if (r != 0) return r;
+    if (req->spec->nodes < 2) drop(&l->network);
     struct intent in;
     cloud_intent_nodes(req, g->project, xstrdup(uuid), GP_STEAL(body), &in);
     r = journal_intent(g->journal, &in, err);
     if (r == 0) {
-        struct cloud_launch first = launch_of(&l, &in);
-        r = cloud_launch_run(&first, ret, err);
+        struct cloud_launch first = launch_of(l, &in);
+        r = need_members(l, req, cloud_launch_run(&first, ret, err), err);
     }
     intent_clear(&in);
+    return r;
+}
+
+int google_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
+    struct launching l = {.g = google_of(p), .owner = req->stack->owner, .stack = req->stack};
+    int r = req->replay != NULL ? replay(&l, req, ret, err) : launch(&l, req, ret, err);
+    free(l.network);
     return r;
 }

@@ -169,6 +169,20 @@ struct google_new_rule {
 };
 int google_rule_create(struct google *g, const struct google_new_rule *n, struct google_rule *ret,
                        struct gp_error *err);
+/* The same in two parts, so that the call is sent side by side with others: begin commits the intent and makes `call`,
+ * end takes its result. */
+struct google_rule_call {
+    struct google_rule rule;
+    struct intent in;
+    char *url;
+    struct rest_call call; /* borrows from url and in */
+};
+void google_rule_call_clear(struct google_rule_call *c);
+#define GP_AUTO_RULE_CALL GP_CLEANUP(google_rule_call_clear)
+int google_rule_begin(struct google *g, const struct google_new_rule *n, struct google_rule_call *ret,
+                      struct gp_error *err);
+int google_rule_end(struct google *g, struct google_rule_call *c, struct rest_result *sent, struct google_rule *ret,
+                    struct gp_error *err);
 /* Writes networks, tags and the plain form of a rule that exists. */
 int google_rule_patch(struct google *g, const struct google_rule *r, const struct strv *from, struct gp_error *err);
 void google_rule_resource(const struct google_rule *r, struct resource *ret);
@@ -181,6 +195,13 @@ int google_network_of(struct google *g, const char *region, const struct spec_of
                       struct gp_error *err);
 /* The rule between the nodes exists when this returns. */
 int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err);
+/* Whether an earlier call of this process has shown that it exists. */
+bool google_members_known(const struct google *g, const char *uid);
+/* Its insert in two parts, as google_rule_begin and _end. A rule that exists is a success, too. */
+int google_members_begin(struct google *g, const struct stack *s, const char *network, struct google_rule_call *ret,
+                         struct gp_error *err);
+int google_members_end(struct google *g, const struct stack *s, const char *network, struct google_rule_call *c,
+                       struct rest_result *sent, struct gp_error *err);
 
 /* --- lists (list.c, list_read.c) --- */
 struct google_wanted {
@@ -205,6 +226,7 @@ struct google_cache {
     struct strv networks;      /* "region/subnet=network" */
     struct strv quotas_ok;     /* "region/metric/count" */
     struct strv members_ready; /* uids */
+    bool members_refused;      /* a rule between nodes: the next one is created before its nodes */
     char *public_cidr;
     char *region;                   /* of the replies below; NULL: none */
     json_t *of_region, *of_project; /* of_project NULL: it could not be read */

@@ -64,11 +64,31 @@ int google_network_of(struct google *g, const char *region, const struct spec_of
     return r;
 }
 
+bool google_members_known(const struct google *g, const char *uid) { return strv_has(&g->cache->members_ready, uid); }
+
+int google_members_begin(struct google *g, const struct stack *s, const char *network, struct google_rule_call *ret,
+                         struct gp_error *err) {
+    GP_AUTO_FREE char *name = google_members_name(s->uid);
+    struct google_new_rule new = {s, name, network, NULL, NULL};
+    return google_rule_begin(g, &new, ret, err);
+}
+
+int google_members_end(struct google *g, const struct stack *s, const char *network, struct google_rule_call *c,
+                       struct rest_result *sent, struct gp_error *err) {
+    GP_AUTO_RULE struct google_rule rule = {0};
+    struct gp_error why = {0};
+    int r = google_rule_end(g, c, sent, &rule, &why);
+    if (r == 0) strv_add(&g->cache->members_ready, s->uid);
+    if (r == -GP_EEXISTS || r == -GP_EUNKNOWN) return google_members_ensure(g, s, network, err);
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
 int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err) {
     GP_AUTO_FREE char *name = google_members_name(s->uid);
     GP_AUTO_FREE char *what = xasprintf("google: the firewall rule '%s'", name);
     struct gp_error last = {0};
-    if (strv_has(&g->cache->members_ready, s->uid)) return 0;
+    if (google_members_known(g, s->uid)) return 0;
     for (int i = 0; i < TRIES; i++) {
         GP_AUTO_RULE struct google_rule rule = {0};
         struct google_new_rule new = {s, name, network, NULL, NULL};
@@ -83,7 +103,10 @@ int google_members_ensure(struct google *g, const struct stack *s, const char *n
             if (r == 0) r = google_rule_settle(g, &rule, err);
             if (r == 0 && !rule.plain) r = google_rule_patch(g, &rule, NULL, err);
             if (r != 0) return r;
-        } else if (r != 0) {
+        } else if (r == 0) { /* an earlier insert without a reply did nothing */
+            r = google_rule_settle(g, &rule, err);
+            if (r != 0) return r;
+        } else {
             break;
         }
         strv_add(&g->cache->members_ready, s->uid);

@@ -148,6 +148,19 @@ static int take_claim(struct google *g, const struct prepare_req *req, bool made
     return made ? 0 : update(g, req->spec, s, !shared, r, err);
 }
 
+/* Nodes that a launch made, without the rule between them: it was cut, or somebody deleted the rule. */
+static bool lack_members(const struct prepare_req *req) {
+    GP_AUTO_FREE char *name = google_members_name(req->stack->uid);
+    size_t nodes = 0;
+    for (size_t i = 0; i < req->known->list.len; i++) {
+        const struct resource *k = &req->known->list.items[i];
+        if (k->state == RES_GONE || !str_eq(k->provider, "google")) continue;
+        if (k->kind == RES_GROUP && str_eq(k->id, name)) return false;
+        nodes += k->kind == RES_INSTANCE;
+    }
+    return nodes > 0 && req->spec->nodes > 1;
+}
+
 /* A stack that has machines keeps its claim; its rule gets the networks and the regions of the current spec. */
 static int apply_access(struct google *g, const struct prepare_req *req, struct gp_error *err) {
     for (size_t i = 0; i < req->known->list.len; i++) {
@@ -159,6 +172,8 @@ static int apply_access(struct google *g, const struct prepare_req *req, struct 
         int r = google_rule_get(g, k->id, &rule, err);
         if (r == 0 && rule.name != NULL) r = is_of(&rule, req->stack, req->stack->uid, err);
         if (r == 0 && rule.name != NULL) r = update(g, req->spec, req->stack, false, &rule, err);
+        if (r == 0 && rule.name != NULL && lack_members(req))
+            r = google_members_ensure(g, req->stack, rule.network, err);
         if (r != 0) return gp_wrap(err, "access of stack '%s'", req->stack->name);
     }
     return 0;

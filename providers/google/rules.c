@@ -12,6 +12,7 @@
 
 #define ABOUT_MAX 2048 /* characters of a description */
 #define HOME "home"    /* its member with the stack's region */
+#define INSERT "google firewalls.insert"
 
 void google_rule_clear(struct google_rule *r) {
     free(r->name);
@@ -143,50 +144,65 @@ static json_t *rule_body(const char *uid, const struct strv *from, const char *a
 
 /* --- changes --- */
 
-static int insert(struct google *g, const json_t *body, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
-    GP_AUTO_FREE char *url = google_url(g, "global/firewalls");
-    int r = google_url_once(g, &url, err);
-    if (r == 0) r = google_call(g, "google firewalls.insert", "POST", url, body, REST_ONCE, &reply, err);
-    return r == 0 ? google_wait(g, NULL, reply.json, "google firewalls.insert", err) : r;
+void google_rule_call_clear(struct google_rule_call *c) {
+    google_rule_clear(&c->rule);
+    if (c->in.token != NULL) intent_clear(&c->in);
+    free(c->url);
+    *c = (struct google_rule_call){0};
 }
 
-int google_rule_create(struct google *g, const struct google_new_rule *n, struct google_rule *ret,
-                       struct gp_error *err) {
+int google_rule_begin(struct google *g, const struct google_new_rule *n, struct google_rule_call *ret,
+                      struct gp_error *err) {
     const struct stack *s = n->stack;
-    GP_AUTO_RULE struct google_rule rule = {
-        .name = xstrdup(n->name), .network = xstrdup(n->network), .home = xstrdup(s->region), .plain = true};
     GP_AUTO_FREE char *about = NULL;
-    tags_of_stack(&rule.tags, s);
-    rule.tags.created_s = s->created_s;
-    resource_set(&rule.tags.regions, n->regions);
-    rule.tags.claim = n->regions != NULL;
-    if (n->from != NULL) strv_copy(&rule.from, n->from);
-    int r = about_text(&rule.tags, s->region, &about, err);
+    ret->rule = (struct google_rule){
+        .name = xstrdup(n->name), .network = xstrdup(n->network), .home = xstrdup(s->region), .plain = true};
+    tags_of_stack(&ret->rule.tags, s);
+    ret->rule.tags.created_s = s->created_s;
+    resource_set(&ret->rule.tags.regions, n->regions);
+    ret->rule.tags.claim = n->regions != NULL;
+    if (n->from != NULL) strv_copy(&ret->rule.from, n->from);
+    int r = about_text(&ret->rule.tags, s->region, &about, err);
     if (r != 0) return r;
     GP_AUTO_JSON json_t *body = rule_body(s->uid, n->from, about);
     GP_AUTO_FREE char *network = xasprintf("projects/%s/global/networks/%s", g->project, n->network);
     json_object_set_new(body, "name", json_string(n->name));
     json_object_set_new(body, "network", json_string(network));
     GP_AUTO_FREE char *text = json_text_exact(body, 0);
-    struct intent in;
-    cloud_intent_thing(s, "google", s->region, RES_GROUP, n->name, text, &in);
-    in.claim = n->regions != NULL;
-    r = journal_intent(g->journal, &in, err);
-    if (r == 0) {
-        struct gp_error why = {0};
-        struct resource one = {0};
-        r = insert(g, body, &why);
-        google_rule_resource(&rule, &one);
-        r = cloud_thing_created(g->journal, &in, r, &one, &why, err);
-        resource_clear(&one);
-    }
-    intent_clear(&in);
+    cloud_intent_thing(s, "google", s->region, RES_GROUP, n->name, text, &ret->in);
+    ret->in.claim = n->regions != NULL;
+    ret->url = google_url(g, "global/firewalls");
+    r = google_url_once(g, &ret->url, err);
+    if (r == 0) r = journal_intent(g->journal, &ret->in, err);
+    ret->call =
+        (struct rest_call){.what = INSERT, .method = "POST", .url = ret->url, .body = ret->in.body, .flags = REST_ONCE};
+    return r;
+}
+
+int google_rule_end(struct google *g, struct google_rule_call *c, struct rest_result *sent, struct google_rule *ret,
+                    struct gp_error *err) {
+    struct resource one = {0};
+    int r = sent->rc == 0 ? google_wait(g, NULL, sent->reply.json, INSERT, &sent->err) : sent->rc;
+    google_rule_resource(&c->rule, &one);
+    r = cloud_thing_created(g->journal, &c->in, r, &one, &sent->err, err);
+    resource_clear(&one);
     if (r != 0) return r;
     google_rule_clear(ret);
-    *ret = rule;
-    rule = (struct google_rule){0};
+    *ret = c->rule;
+    c->rule = (struct google_rule){0};
     return 0;
+}
+
+int google_rule_create(struct google *g, const struct google_new_rule *n, struct google_rule *ret,
+                       struct gp_error *err) {
+    GP_AUTO_RULE_CALL struct google_rule_call c = {0};
+    struct rest_result sent = {0};
+    int r = google_rule_begin(g, n, &c, err);
+    if (r != 0) return r;
+    sent.rc = rest_call(&g->rest, &c.call, &sent.reply, &sent.err);
+    r = google_rule_end(g, &c, &sent, ret, err);
+    rest_reply_clear(&sent.reply);
+    return r;
 }
 
 int google_rule_patch(struct google *g, const struct google_rule *r, const struct strv *from, struct gp_error *err) {

@@ -74,6 +74,18 @@ def test_another_network_of_the_same_stack(cloud, tmp_path):
     assert cloud.left() == []
 
 
+def test_nodes_without_the_rule_between_them_get_it(cloud, tmp_path):
+    """A launch was killed before the rule was there, or somebody deleted it."""
+    spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path)
+    gpuprov("up", spec, code=6)
+    members = [name for name in cloud.firewalls if name.endswith("-members")]
+    assert len(members) == 1 and cloud.firewalls.pop(members[0])
+    gpuprov("up", spec, code=6)
+    assert members[0] in cloud.firewalls and len(cloud.instances) == 2
+    gpuprov("down", "train")
+    assert cloud.left() == []
+
+
 @pytest.mark.root
 def test_a_disk_that_is_full_since_the_launch(cloud, tmp_path):
     """The operation cannot be noted: the launch goes on, its nodes are named as billed, and with room they are used."""

@@ -104,6 +104,36 @@ def test_a_call_that_is_refused(cloud, tmp_path, status, reason, code, text):
     end(cloud, tmp_path, spec)
 
 
+# --- the rule between the nodes, whose insert is sent side by side with the launch ---
+
+MEMBERS = "POST .*/global/firewalls.*-members"
+
+
+def test_nodes_whose_rule_is_refused_do_not_stay(cloud, tmp_path):
+    """The next launch has the rule first: nothing is bought until there is one."""
+    refused = google_cloud.error(403, "quotaExceeded", "Quota 'FIREWALLS' exceeded")
+    cloud.rule(MEMBERS, "reply", times=2, status=403, obj=refused.obj)
+    spec = write_spec(tmp_path, offer={"regions": ["us-central1", "europe-west4"]})
+    _, result, _ = drive(cloud, tmp_path, spec, "create")
+    assert result["code"] == "quota" and "firewalls.insert" in result["message"], result
+    assert [i["result"] for i in result["tried"]] == ["quotaExceeded"] * 2
+    assert len(cloud.requests("POST .*us-central1.*bulkInsert")) == len(cloud.requests("POST .*bulkInsert")) == 1
+    assert len(cloud.instances) == 2 and all(vm["ending"] for vm in cloud.instances.values())
+    assert [i["state"] for i in result["intents"] if i["kind"] == "instance"] == ["failed"]
+    end(cloud, tmp_path, spec)
+
+
+@pytest.mark.parametrize("action", ["drop_before", "drop_after"])
+def test_a_lost_reply_about_the_rule_between_the_nodes(cloud, tmp_path, action):
+    cloud.rule(MEMBERS, action)
+    spec = write_spec(tmp_path)
+    rc, result, _ = drive(cloud, tmp_path, spec, "create")
+    assert rc == 0 and len(cloud.requests("POST .*bulkInsert")) == 1, result
+    assert len([f for f in cloud.firewalls if f.endswith("-members")]) == 1
+    assert "open" not in {i["state"] for i in result["intents"]}, result["intents"]
+    end(cloud, tmp_path, spec)
+
+
 # --- lost, late, forgotten ---
 
 def test_a_launch_that_google_has_forgotten_is_read_back(cloud, tmp_path):
