@@ -10,7 +10,7 @@
 #include "providers/alibaba/acs3.h"
 #include "providers/common/cloud_clock.h"
 
-#define AT_ONCE 8
+#define AT_ONCE 16
 #define PAGES_MAX 1000
 #define BODY_PARAM "&UserData="
 

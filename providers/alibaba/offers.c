@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Offers: types x zones with stock x prices x image, for one entry of the spec's offers. Types, stock, VSwitches and
- * images are read side by side, then all prices. Buys nothing. One thread at a time. */
+/* Offers: types x zones with stock x prices x image, for one entry of the spec's offers. Types, stock, VSwitches,
+ * images, quotas and the prices of the types that the catalogue names are read side by side; then the prices of types
+ * that it does not name. Buys nothing. One thread at a time. */
 #include "base/gp_base.h"
 
-#include "providers/alibaba/ali_int.h"
+#include "providers/alibaba/ali_search.h"
 
 #include "base/clock.h"
 #include "base/form.h"
-#include "model/currency.h"
-#include "providers/catalog/catalog.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/gpu_name.h"
 #include "providers/common/refusal.h"
 #include "providers/common/ssh_from.h"
 
-#define TYPES_MAX 12     /* sizes of one GPU */
-#define PRICE_MAX 100000 /* per hour, in any currency of the cloud */
-#define SMALL_VCPUS 2    /* a node without a GPU and a type */
+#define SMALL_VCPUS 2 /* a node without a GPU and a type */
 #define SMALL_MEMORY_GIB 4
 
 /* --- systems --- */
@@ -32,50 +29,17 @@ const char *ali_image_os(size_t i) { return i < GP_ARRAY_LEN(systems) ? systems[
 
 /* --- what a region has --- */
 
-struct price {
-    double amount;  /* per hour in `currency`; negative: unknown */
-    char *currency; /* NULL: unknown */
-};
-struct type {
-    char *name, *gpu; /* gpu "": none */
-    int gpus, vcpus;
-    double memory_gib, gpu_gib;
-    bool x86;
-    struct price price; /* on demand with its disk; of a spot search only the currency */
-};
-struct zone_price {
-    char *type, *zone;
-    double price;
-    int64_t at_s;
-};
-struct image {
-    char *id, *name;
-    bool x86;
-    int64_t created_s;
-};
-struct search {
-    struct ali *a;
-    const struct spec *spec;
-    const struct spec_offer *want;
-    size_t index;
-    const char *region;
-    VEC_OF(struct type) types;
-    struct strv sold; /* "type/zone" */
-    VEC_OF(struct zone_price) spots;
-    struct image image;
-    struct price disk;              /* of the disk that the spec asks for */
-    struct ali_vswitches vswitches; /* of the offer's subnet */
-    struct strv models;             /* GPU models of the region, for a message */
-    struct offer_list *out;
-};
+void ali_type_clear(struct type *t) {
+    free(t->name);
+    free(t->gpu);
+    free(t->price.currency);
+}
 
 static void search_clear(struct search *s) {
-    for (size_t i = 0; i < s->types.len; i++) {
-        free(s->types.items[i].name);
-        free(s->types.items[i].gpu);
-        free(s->types.items[i].price.currency);
-    }
+    for (size_t i = 0; i < s->types.len; i++) ali_type_clear(&s->types.items[i]);
+    for (size_t i = 0; i < s->guesses.len; i++) ali_type_clear(&s->guesses.items[i]);
     vec_free(&s->types);
+    vec_free(&s->guesses);
     for (size_t i = 0; i < s->spots.len; i++) {
         free(s->spots.items[i].type);
         free(s->spots.items[i].zone);
@@ -92,7 +56,7 @@ static void search_clear(struct search *s) {
 }
 
 /* Slices of a GPU ("NVIDIA A10*1/12", "NVIDIA T4/8") are not GPUs. */
-static bool gpu_matches(const char *wanted, const struct type *t) {
+bool ali_gpu_matches(const char *wanted, const struct type *t) {
     struct gpu_name want, have;
     if (t->gpu[0] == '\0' || strpbrk(t->gpu, "/*") != NULL) return false;
     gpu_name_parse(wanted, &want);
@@ -107,7 +71,7 @@ static bool fits(struct search *s, const struct type *t) {
     if (s->want->instance_type != NULL) return strcmp(t->name, s->want->instance_type) == 0;
     if (gpu->model == NULL)
         return t->gpus == 0 && t->x86 && t->vcpus >= SMALL_VCPUS && t->memory_gib >= SMALL_MEMORY_GIB;
-    return t->x86 && t->gpus == gpu->count && gpu_matches(gpu->model, t);
+    return t->x86 && t->gpus == gpu->count && ali_gpu_matches(gpu->model, t);
 }
 
 static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
@@ -194,7 +158,7 @@ static int on_image(void *ctx, const json_t *item, struct gp_error *err) {
     return 0;
 }
 
-/* --- the first round: types, stock, image --- */
+/* --- the first round --- */
 
 static void types_query(const struct search *s, struct str *q) {
     ali_begin(q, s->region);
@@ -241,9 +205,10 @@ static int image_query(const struct search *s, struct str *q, const char **ret_n
 }
 
 static int read_region(struct search *s, struct gp_error *err) {
-    enum { TYPES, STOCK, IMAGES, VSWITCHES, LISTS };
+    enum { TYPES, STOCK, IMAGES, REQUIRED }; /* and the VSwitches, where they are not known */
     const char *image = NULL;
-    struct ali_list lists[LISTS] = {
+    struct history histories[ALI_GUESSES_MAX];
+    struct ali_list lists[REQUIRED + 3 + ALI_GUESSES_MAX] = {
         [TYPES] = {.action = "DescribeInstanceTypes",
                    .items = "InstanceTypes.InstanceType",
                    .page = 1000,
@@ -252,18 +217,28 @@ static int read_region(struct search *s, struct gp_error *err) {
         [IMAGES] =
             {.action = "DescribeImages", .items = "Images.Image", .page = 100, .numbered = true, .each = on_image},
     };
+    size_t n = REQUIRED;
     int r = image_query(s, &lists[IMAGES].query, &image, err);
     types_query(s, &lists[TYPES].query);
     stock_query(s, &lists[STOCK].query);
-    for (size_t i = 0; i < VSWITCHES; i++) {
+    for (size_t i = 0; i < REQUIRED; i++) {
         lists[i].region = s->region;
         lists[i].ctx = s;
     }
-    bool vswitches = ali_vswitches_list(s->a, s->region, s->want->subnet, &lists[VSWITCHES]);
-    if (r == 0) r = ali_lists(s->a, lists, vswitches ? LISTS : VSWITCHES, err);
+    bool vswitches = ali_vswitches_list(s->a, s->region, s->want->subnet, &lists[n]);
+    size_t required = vswitches ? ++n : n;
+    if (ali_quota_list(s->a, s->region, &lists[n])) n++;
+    ali_guess_types(s);
+    n += ali_guess_lists(s, histories, &lists[n]);
+    if (r == 0) ali_lists(s->a, lists, n, NULL);
+    for (size_t i = 0; r == 0 && i < n; i++) { /* what else cannot be read stays unknown */
+        if (lists[i].rc == 0 || (i >= required && lists[i].rc != -GP_ECANCELLED)) continue;
+        r = lists[i].rc;
+        if (err != NULL) *err = lists[i].err;
+    }
     if (r == 0 && vswitches && s->want->subnet == NULL) strv_add(&s->a->cache->vswitch_regions, s->region);
-    if (vswitches) free(lists[VSWITCHES].ctx);
-    for (size_t i = 0; i < LISTS; i++) ali_list_clear(&lists[i]);
+    if (vswitches) free(lists[REQUIRED].ctx);
+    for (size_t i = 0; i < n; i++) ali_list_clear(&lists[i]);
     if (r == 0 && s->image.id == NULL) {
         r = gp_fail(err, GP_EUSAGE, "alibaba %s has no image '%s': correct image", s->region, image);
         if (err != NULL) err->scope = GP_SCOPE_REGION;
@@ -276,135 +251,7 @@ static int read_region(struct search *s, struct gp_error *err) {
     return r;
 }
 
-/* --- the second round: prices --- */
-
-static bool price_valid(double p) { return p >= 0 && p < PRICE_MAX; }
-
-static int on_price(void *ctx, const json_t *reply, struct gp_error *err) {
-    struct price *ret = ctx;
-    double price = json_num(reply, "PriceInfo.Price.TradePrice", -1);
-    const char *currency = json_str(reply, "PriceInfo.Price.Currency", "");
-    (void)err;
-    if (!price_valid(price) || !form_word(currency)) return 0; /* it stays unknown */
-    ret->amount = price;
-    ret->currency = xstrdup(currency);
-    return 0;
-}
-
-struct history {
-    struct search *s;
-    struct type *type;
-};
-
-static int on_history(void *ctx, const json_t *reply, struct gp_error *err) {
-    struct history *h = ctx;
-    json_t *all = json_at(reply, "SpotPrices.SpotPriceType"), *one = NULL;
-    const char *currency = json_str(reply, "Currency", "");
-    size_t i = 0;
-    (void)err;
-    if (!form_word(currency)) return 0;
-    h->type->price.currency = xstrdup(currency);
-    json_array_foreach(all, i, one) {
-        const char *zone = json_str(one, "ZoneId", "");
-        struct zone_price z = {.price = json_num(one, "SpotPrice", -1),
-                               .at_s = ali_time(json_str(one, "Timestamp", ""))};
-        struct zone_price *have = NULL;
-        if (!form_word(zone) || !price_valid(z.price)) continue;
-        for (size_t k = 0; k < h->s->spots.len; k++) {
-            struct zone_price *p = &h->s->spots.items[k];
-            if (strcmp(p->zone, zone) == 0 && strcmp(p->type, h->type->name) == 0) have = p;
-        }
-        if (have == NULL) {
-            z.zone = xstrdup(zone);
-            z.type = xstrdup(h->type->name);
-            vec_push(&h->s->spots, z);
-        } else if (z.at_s > have->at_s) {
-            have->at_s = z.at_s;
-            have->price = z.price;
-        }
-    }
-    return 0;
-}
-
-/* With the quota of the region. What cannot be read stays unknown. */
-static void read_prices(struct search *s, size_t n) {
-    struct ali_list lists[TYPES_MAX + 2] = {0};
-    struct history histories[TYPES_MAX];
-    bool spot = s->want->market == MARKET_SPOT;
-    for (size_t i = 0; i < n; i++) {
-        struct type *t = &s->types.items[i];
-        struct ali_list *l = &lists[i];
-        histories[i] = (struct history){s, t};
-        *l = (struct ali_list){.region = s->region,
-                               .action = spot ? "DescribeSpotPriceHistory" : "DescribePrice",
-                               .each = spot ? on_history : on_price,
-                               .ctx = spot ? (void *)&histories[i] : (void *)&t->price};
-        ali_begin(&l->query, s->region);
-        ali_param(&l->query, "InstanceType", t->name);
-        if (spot) {
-            ali_param(&l->query, "NetworkType", "vpc");
-            ali_param(&l->query, "OSType", "linux");
-            continue;
-        }
-        ali_param(&l->query, "ResourceType", "instance");
-        ali_param(&l->query, "PriceUnit", "Hour");
-        ali_param(&l->query, "ImageId", s->image.id);
-        ali_param(&l->query, "SystemDisk.Category", "cloud_essd");
-        ali_param_int(&l->query, "SystemDisk.Size", ali_disk_gib(s->a, s->spec, s->image.id, t->gpus));
-    }
-    if (s->spec->disk_gib > 0) {
-        struct ali_list *l = &lists[n++];
-        *l = (struct ali_list){
-            .region = s->region, .action = "DescribePrice", .each = on_price, .ctx = (void *)&s->disk};
-        ali_begin(&l->query, s->region);
-        ali_disk_query(&l->query, ali_disk_gib(s->a, s->spec, s->image.id, 0));
-    }
-    if (ali_quota_list(s->a, s->region, &lists[n])) n++;
-    ali_lists(s->a, lists, n, NULL);
-    for (size_t i = 0; i < n; i++) ali_list_clear(&lists[i]);
-}
-
 /* --- offers --- */
-
-static double spot_in(const struct search *s, const char *type, const char *zone) {
-    for (size_t i = 0; i < s->spots.len; i++)
-        if (strcmp(s->spots.items[i].zone, zone) == 0 && strcmp(s->spots.items[i].type, type) == 0)
-            return s->spots.items[i].price;
-    return -1;
-}
-
-/* Adds the disk that the spec asks for. Negative: its price is not known in that currency. */
-static double with_disk(const struct search *s, double price, const char *currency) {
-    if (s->spec->disk_gib == 0) return price;
-    return s->disk.amount >= 0 && str_eq(s->disk.currency, currency) ? price + s->disk.amount : -1;
-}
-
-/* Of that disk; 0: the spec asks for none. Negative: unknown. */
-static double disk_usd(const struct search *s) {
-    double rate = currency_usd(s->disk.currency);
-    if (s->spec->disk_gib == 0) return 0;
-    return s->disk.amount < 0 || rate < 0 ? -1 : s->disk.amount * rate;
-}
-
-/* DescribePrice has the disk in its sum; the other sources have the instance alone. */
-static void set_price(const struct search *s, const struct type *t, const char *zone, struct offer *o) {
-    bool spot = s->want->market == MARKET_SPOT;
-    double alone = spot ? spot_in(s, t->name, zone) : -1, listed = catalog_alibaba_price(t->name, s->region);
-    double price = !spot ? t->price.amount : alone < 0 ? -1 : with_disk(s, alone, t->price.currency);
-    char day[32];
-    time_format_utc(day, sizeof day, cloud_now_s(&s->a->base));
-    o->price_usd_per_h = -1;
-    if (price >= 0) {
-        offer_set_price(o, price, t->price.currency);
-        o->price_source = xasprintf("%s %.10s", spot ? "spot price history" : "DescribePrice", day);
-    } else if (!spot && listed >= 0 && disk_usd(s) >= 0) {
-        o->price_usd_per_h = listed + disk_usd(s);
-        o->price_source = xasprintf("catalogue %s", catalog_alibaba_date);
-    } else {
-        o->price_source = xstrdup("");
-    }
-    if (o->price_usd_per_h >= 0) o->disk_usd_per_h = GP_MAX(disk_usd(s), 0.0);
-}
 
 static void add_offer(struct search *s, const struct type *t, const char *zone, const char *subnet) {
     struct offer o = {.spec_index = s->index,
@@ -424,7 +271,7 @@ static void add_offer(struct search *s, const struct type *t, const char *zone, 
                       .fabric = ali_fabric_text(s->a, s->spec, s->region, t->name),
                       .quota = ali_quota_text(s->a, s->region, s->want->market),
                       .max_count = 100};
-    set_price(s, t, zone, &o);
+    ali_price_set(s, t, zone, &o);
     vec_push(&s->out->list, o);
 }
 
@@ -480,7 +327,7 @@ static int check_type(const struct search *s, struct gp_error *err) {
     const struct spec_gpu *gpu = &s->spec->gpu;
     const struct type *t = s->types.len > 0 ? &s->types.items[0] : NULL;
     if (t == NULL || s->want->instance_type == NULL) return 0;
-    if (gpu->model != NULL && (t->gpus != gpu->count || !gpu_matches(gpu->model, t)))
+    if (gpu->model != NULL && (t->gpus != gpu->count || !ali_gpu_matches(gpu->model, t)))
         return gp_fail(err, GP_EUSAGE, "instance_type %s has %d x %s, but gpu is %s:%d", t->name, t->gpus,
                        t->gpu[0] ? t->gpu : "no GPU", gpu->model, gpu->count);
     if (t->x86 != s->image.x86)
@@ -497,7 +344,7 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
     if (r == 0) {
         if (s->types.len > 1) qsort(s->types.items, s->types.len, sizeof *s->types.items, by_size);
         size_t n = 0; /* types with stock come first */
-        for (size_t i = 0; i < s->types.len && n < TYPES_MAX; i++) {
+        for (size_t i = 0; i < s->types.len && n < ALI_TYPES_MAX; i++) {
             size_t len = strlen(s->types.items[i].name);
             bool sold = false;
             for (size_t k = 0; k < s->sold.n && !sold; k++)
@@ -509,7 +356,7 @@ static int offers_of_region(struct search *s, struct gp_error *err) {
             /* Without a GPU and a type one small type is enough. */
             if (s->spec->gpu.model == NULL && s->want->instance_type == NULL) break;
         }
-        if (n > 0) read_prices(s, n);
+        if (n > 0) ali_prices_read(s, n);
         for (size_t i = 0; i < n; i++) offers_of_type(s, &s->types.items[i]);
         if (s->out->list.len == before) r = none(s, err);
     }

@@ -162,10 +162,14 @@ class Alibaba(Gateway):
             raise fault(400, "InvalidParameter", "PriceUnit or the disk's category")
         price = int(q[disk + "Size"]) * DISK_PRICE
         if q["ResourceType"] == "instance":
+            if q["InstanceType"] not in TYPES:
+                raise fault(404, "PriceNotFound", "The price of your queried resource is not found.")
             price += TYPES[q["InstanceType"]][5] - 100 * DISK_PRICE
         return {"PriceInfo": {"Price": {"TradePrice": round(price, 6), "Currency": self.currency}}}
 
     def do_DescribeSpotPriceHistory(self, q, _):
+        if q["InstanceType"] not in TYPES:
+            return {"Currency": "", "SpotPrices": {"SpotPriceType": []}}
         price = TYPES[q["InstanceType"]][5]
         return {"Currency": self.currency, "SpotPrices": {"SpotPriceType": [
             {"ZoneId": zone, "InstanceType": q["InstanceType"], "NetworkType": "vpc", "OriginPrice": price,

@@ -204,12 +204,42 @@ def test_calls_before_the_launch(tmp_path, cloud):
     before = [r["headers"]["x-acs-action"] for r in cloud.log]
     before = before[:before.index("RunInstances")]
     rounds = ["GetCallerIdentity", "ImportKeyPair", {"DescribeInstanceTypes", "DescribeAvailableResource", "DescribeImages",
-                                                     "DescribeVSwitches"}, {"DescribeSpotPriceHistory", "DescribeAccountAttributes"},
+                                                     "DescribeVSwitches", "DescribeSpotPriceHistory", "DescribeAccountAttributes"},
               "CreateSecurityGroup", "AuthorizeSecurityGroup"]
     for one in rounds:
         while before and before[0] in ({one} if isinstance(one, str) else one):
             before.pop(0)
     assert before == []
+
+
+@pytest.mark.parametrize("market", ["spot", "on-demand"])
+def test_prices_are_read_with_the_types(tmp_path, market):
+    """By the catalogue's names: each once, and those that the region does not sell leave nothing."""
+    with alibaba.Alibaba(latency=0.4) as cloud:
+        found = Drive(environment(cloud, tmp_path), spec(tmp_path, market), "offers")["offers"]
+        assert found and all(o["price"] > 0 and "catalogue" not in o["price_source"] for o in found)
+        reads = cloud.actions("DescribeInstanceTypes", "DescribeAvailableResource", "DescribeImages", "DescribeVSwitches",
+                              "DescribeAccountAttributes", "DescribePrice", "DescribeSpotPriceHistory")
+        asked = [query(r)["InstanceType"] for r in cloud.actions("DescribePrice", "DescribeSpotPriceHistory")]
+        assert len(asked) == len(set(asked)) > len({o["type"] for o in found})
+        assert max(r["at"] for r in reads) < min(r["end"] for r in reads)
+
+
+def test_a_price_has_the_disk_that_the_image_needs(tmp_path, cloud):
+    """The size of the image is known only after the first prices were read."""
+    text = spec(tmp_path, "on-demand", image={"id": "m-image0001"}, offer={"instance_type": "ecs.gn6i-c4g1.xlarge"})
+    found = Drive(environment(cloud, tmp_path), text, "offers")["offers"]
+    assert found and all(o["price"] == pytest.approx(1.25 + 100 * alibaba.DISK_PRICE) for o in found)
+    assert [query(r)["SystemDisk.Size"] for r in cloud.actions("DescribePrice")] == ["100", "200"]
+    assert {query(r)["ImageId"] for r in cloud.actions("DescribePrice")} == {"m-image0001"}
+
+
+def test_a_type_that_the_catalogue_lacks_has_a_price(tmp_path, cloud, monkeypatch):
+    monkeypatch.setitem(alibaba.TYPES, "ecs.gn99-new.xlarge", (1, "NVIDIA T4", 16, 2, 8, 0.7))
+    cloud.stock["ecs.gn99-new.xlarge", alibaba.ZONES[0]] = 5
+    found = Drive(environment(cloud, tmp_path), spec(tmp_path, "on-demand"), "offers")["offers"]
+    new, = [o for o in found if o["type"] == "ecs.gn99-new.xlarge"]
+    assert new["price"] == pytest.approx(0.7) and new["price_source"].startswith("DescribePrice")
 
 
 def test_slots_are_those_of_the_names_not_of_the_order(tmp_path, cloud):
