@@ -107,6 +107,8 @@ int ali_policy_json(const char *owner, char **ret, struct gp_error *err) {
                                       "vpc:DeleteVpc",
                                       NULL};
     static const char *const role[] = {"ram:PassRole", NULL};
+    /* An interface beside the primary one is created without tags, and gets them after the launch. */
+    static const char *const interfaces[] = {"ecs:TagResources", NULL};
     if (!form_owner(owner)) /* '*', '?' and '$' mean something in a policy */
         return gp_fail(err, GP_EUSAGE, "the owner '%.140s' is not valid: give %s", owner != NULL ? owner : "",
                        FORM_OWNER_TEXT);
@@ -117,6 +119,8 @@ int ali_policy_json(const char *owner, char **ret, struct gp_error *err) {
     allow(statements, role, NULL, NULL);
     json_object_set_new(json_array_get(statements, 3), "Condition",
                         json_pack("{s:{s:s}}", "StringEquals", "acs:Service", "ecs.aliyuncs.com"));
+    allow(statements, interfaces, TAG_OF_REQUEST, owner);
+    json_object_set_new(json_array_get(statements, 4), "Resource", json_string("acs:ecs:*:*:eni/*"));
     GP_AUTO_JSON json_t *policy = json_pack("{s:s, s:o}", "Version", "1", "Statement", statements);
     GP_AUTO_FREE char *text = json_text(policy, 2);
     *ret = xasprintf("%s\n", text);

@@ -192,13 +192,21 @@ int ali_disk_check(const struct ali *a, const struct spec *spec, const char *reg
 void ali_disk_query(struct str *query, int gib); /* DescribePrice of such a disk */
 
 /* --- the fabric (fabric.c) --- */
-/* Remembers how many elastic RDMA interfaces a type takes. */
-void ali_fabric_seen(struct ali *a, const char *region, const char *type, int interfaces);
+struct ali_erdma {
+    char *region, *type;
+    int interfaces, cards, pairs; /* elastic RDMA interfaces, network cards, queue pairs; 0: none, or unknown */
+};
+/* Remembers what a type has; region and type of `has` are not read. */
+void ali_fabric_seen(struct ali *a, const char *region, const char *type, const struct ali_erdma *has);
 char *ali_fabric_text(const struct ali *a, const struct spec *spec, const char *region,
                       const char *type); /* of an offer; caller frees */
-/* The primary interface of a launch: VSwitch, group and, where the gang uses it, eRDMA. */
+/* The interfaces of a launch: VSwitch, group and, where the gang uses it, eRDMA. */
 void ali_interface_add(struct str *query, const struct ali *a, const struct create_req *req,
                        const struct ali_place *at);
+/* Tags the interfaces that a launch made beside the primary ones, and reads the RDMA devices of its machines. What
+ * fails is reported as a warning: the interfaces go with their machines. */
+void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner, const char *stack,
+                       struct resource_list *machines);
 
 /* --- quotas (quota.c) --- */
 struct ali_vcpus {
@@ -221,7 +229,7 @@ struct ali_cache {
     struct ali_vswitches vswitches;
     struct strv vswitch_regions; /* whose default ones are known */
     struct strv groups_ready;    /* "region/id" with the rules of the spec */
-    struct strv erdma;           /* "region/type" of types that have it */
+    VEC_OF(struct ali_erdma) erdma;
     struct ali_images images;
     VEC_OF(struct ali_quota *) quotas;
     char *claim_made; /* uid of a stack that this process has just claimed: it has nothing yet */

@@ -16,7 +16,11 @@ static void cache_free(struct ali_cache *c) {
     strv_clear(&c->endpoints);
     strv_clear(&c->vswitch_regions);
     strv_clear(&c->groups_ready);
-    strv_clear(&c->erdma);
+    for (size_t i = 0; i < c->erdma.len; i++) {
+        free(c->erdma.items[i].region);
+        free(c->erdma.items[i].type);
+    }
+    vec_free(&c->erdma);
     ali_vswitches_clear(&c->vswitches);
     for (size_t i = 0; i < c->images.list.len; i++) free(c->images.list.items[i].id);
     vec_free(&c->images.list);

@@ -209,7 +209,9 @@ int ali_create(struct provider *p, const struct create_req *req, struct resource
     if (req->replay != NULL) {
         struct cloud_launch again = launch_of(&l, req->replay);
         int r = cloud_launch_replay(&again, ret, err);
-        return r == 0 ? with_deadline(a, req->replay, ret, err) : r;
+        if (r == 0) r = with_deadline(a, req->replay, ret, err);
+        if (r == 0) ali_fabric_settle(a, req->replay, l.owner, l.stack, ret);
+        return r;
     }
     struct ali_place at = {0};
     GP_AUTO_FREE char *token = cloud_launch_token(req, a->account);
@@ -231,6 +233,7 @@ int ali_create(struct provider *p, const struct create_req *req, struct resource
         struct cloud_launch first = launch_of(&l, &in);
         r = cloud_launch_run(&first, ret, err);
         if (r == 0) r = with_deadline(a, &in, ret, err);
+        if (r == 0) ali_fabric_settle(a, &in, l.owner, l.stack, ret);
     }
     intent_clear(&in);
     return r;

@@ -1,39 +1,183 @@
 // SPDX-License-Identifier: Apache-2.0
-/* eRDMA between the nodes of a gang: which types have it (EriQuantity of DescribeInstanceTypes), and the interface of a
- * launch. Only the primary interface becomes an elastic RDMA interface: RunInstances gives its tags to the instance,
- * the disks and the primary interface, so a further one would have no owner. No calls. */
+/* eRDMA between the nodes of a gang: which types have it (EriQuantity of DescribeInstanceTypes), and the interfaces of
+ * a launch: as many elastic RDMA interfaces as the type takes. RunInstances gives its tags to the primary interface
+ * only, so the further ones get theirs after the launch; each goes with its instance in any case. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/alibaba/ali_int.h"
 
-static char *key_of(const char *region, const char *type) { return xasprintf("%s/%s", region, type); }
+#include "base/clock.h"
 
-void ali_fabric_seen(struct ali *a, const char *region, const char *type, int interfaces) {
-    GP_AUTO_FREE char *key = key_of(region, type);
-    if (interfaces > 0 && !strv_has(&a->cache->erdma, key)) strv_add(&a->cache->erdma, key);
+#define INTERFACES_MAX 16
+#define READS 5
+#define IDS_MAX 100
+#define TAGS_AT_ONCE 50 /* resources of one TagResources */
+
+/* --- types --- */
+
+static const struct ali_erdma *find(const struct ali *a, const char *region, const char *type) {
+    for (size_t i = 0; i < a->cache->erdma.len; i++) {
+        const struct ali_erdma *e = &a->cache->erdma.items[i];
+        if (strcmp(e->region, region) == 0 && strcmp(e->type, type) == 0) return e;
+    }
+    return NULL;
 }
 
-static bool has(const struct ali *a, const char *region, const char *type) {
-    GP_AUTO_FREE char *key = key_of(region, type);
-    return strv_has(&a->cache->erdma, key);
+void ali_fabric_seen(struct ali *a, const char *region, const char *type, const struct ali_erdma *has) {
+    if (has->interfaces < 1 || find(a, region, type) != NULL) return;
+    struct ali_erdma e = *has;
+    e.region = xstrdup(region);
+    e.type = xstrdup(type);
+    e.interfaces = GP_MIN(e.interfaces, INTERFACES_MAX);
+    vec_push(&a->cache->erdma, e);
 }
 
 char *ali_fabric_text(const struct ali *a, const struct spec *spec, const char *region, const char *type) {
-    if (spec->nodes < 2 || !has(a, region, type)) return xstrdup("");
-    if (spec->fabric == FABRIC_AUTO) return xstrdup("eRDMA on the primary interface");
-    return xstrdup("TCP only; the type has eRDMA: bootstrap.fabric: auto uses it");
+    const struct ali_erdma *e = find(a, region, type);
+    if (spec->nodes < 2 || e == NULL) return xstrdup("");
+    if (spec->fabric != FABRIC_AUTO) return xstrdup("TCP only; the type has eRDMA: bootstrap.fabric: auto uses it");
+    return e->interfaces == 1 ? xstrdup("eRDMA on the primary interface")
+                              : xasprintf("eRDMA on %d interfaces", e->interfaces);
+}
+
+/* --- the request --- */
+
+static void param(struct str *query, int n, const char *name, const char *value) {
+    ali_paramf(query, value, "NetworkInterface.%d.%s", n, name);
+}
+
+static void param_int(struct str *query, int n, const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    param(query, n, name, text);
 }
 
 void ali_interface_add(struct str *query, const struct ali *a, const struct create_req *req,
                        const struct ali_place *at) {
     const struct offer *o = req->offer;
-    if (req->spec->nodes > 1 && req->spec->fabric == FABRIC_AUTO && has(a, o->region, o->instance_type)) {
-        ali_param(query, "NetworkInterface.1.InstanceType", "Primary");
-        ali_param(query, "NetworkInterface.1.NetworkInterfaceTrafficMode", "HighPerformance");
-        ali_param(query, "NetworkInterface.1.VSwitchId", at->vswitch);
-        ali_param(query, "NetworkInterface.1.SecurityGroupId", at->group);
+    const struct ali_erdma *e =
+        req->spec->nodes > 1 && req->spec->fabric == FABRIC_AUTO ? find(a, o->region, o->instance_type) : NULL;
+    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", req->stack->name);
+    if (e == NULL) {
+        ali_param(query, "VSwitchId", at->vswitch);
+        ali_param(query, "SecurityGroupId", at->group);
         return;
     }
-    ali_param(query, "VSwitchId", at->vswitch);
-    ali_param(query, "SecurityGroupId", at->group);
+    for (int i = 0; i < e->interfaces; i++) {
+        param(query, i + 1, "InstanceType", i == 0 ? "Primary" : "Secondary");
+        param(query, i + 1, "NetworkInterfaceTrafficMode", "HighPerformance");
+        param(query, i + 1, "VSwitchId", at->vswitch);
+        param(query, i + 1, "SecurityGroupId", at->group);
+        if (e->interfaces > 1 && e->pairs >= e->interfaces) /* all together have no more than the type */
+            param_int(query, i + 1, "QueuePairNumber", e->pairs / e->interfaces);
+        if (i == 0) continue;
+        param(query, i + 1, "NetworkInterfaceName", name);
+        param(query, i + 1, "DeleteOnRelease", "true");
+        if (e->cards > 1) param_int(query, i + 1, "NetworkCardIndex", i % e->cards);
+    }
+}
+
+/* --- tags of the further interfaces --- */
+
+/* Ids of the secondary interfaces that the instances of a launch show. */
+static int on_instance(void *ctx, const json_t *item, struct gp_error *err) {
+    struct strv *ids = ctx;
+    json_t *all = json_at(item, "NetworkInterfaces.NetworkInterface"), *one = NULL;
+    size_t i = 0;
+    (void)err;
+    json_array_foreach(all, i, one) {
+        const char *id = json_str(one, "NetworkInterfaceId", "");
+        if (strcmp(json_str(one, "Type", ""), "Secondary") == 0 && ali_id(id, "eni-") && !strv_has(ids, id))
+            strv_add(ids, id);
+    }
+    return 0;
+}
+
+static int read_ids(struct ali *a, const char *region, const struct resource_list *machines, struct strv *ret,
+                    struct gp_error *err) {
+    for (size_t at = 0; at < machines->list.len; at += IDS_MAX) {
+        GP_AUTO_STR struct str ids = {0};
+        struct ali_list l = {.service = ALI_ECS,
+                             .region = region,
+                             .action = "DescribeInstances",
+                             .items = "Instances.Instance",
+                             .page = IDS_MAX,
+                             .each = on_instance,
+                             .ctx = ret};
+        for (size_t i = at; i < machines->list.len && i < at + IDS_MAX; i++)
+            str_addf(&ids, "%s\"%s\"", i > at ? "," : "[", machines->list.items[i].id);
+        str_addc(&ids, ']');
+        ali_begin(&l.query, region);
+        ali_param(&l.query, "InstanceIds", ids.s);
+        int r = ali_list_one(a, &l, err);
+        if (r != 0) return r;
+    }
+    return 0;
+}
+
+static int tag(struct ali *a, const char *region, const struct tags *tags, const struct strv *ids,
+               struct gp_error *err) {
+    int r = 0;
+    for (size_t at = 0; r == 0 && at < ids->n; at += TAGS_AT_ONCE) {
+        GP_AUTO_STR struct str query = {0};
+        GP_AUTO_REST struct rest_reply reply = {0};
+        ali_begin(&query, region);
+        ali_param(&query, "ResourceType", "eni");
+        for (size_t i = at; i < ids->n && i < at + TAGS_AT_ONCE; i++)
+            ali_paramf(&query, ids->v[i], "ResourceId.%zu", i - at + 1);
+        ali_tags_add(&query, tags);
+        r = ali_call(a, ALI_ECS, region, "TagResources", &query, 0, &reply, err);
+    }
+    return r;
+}
+
+/* Interfaces of each machine beside its primary one, as the body of the launch requests them. */
+static size_t further(const char *body) {
+    size_t n = 0;
+    for (;; n++) {
+        char name[48];
+        snprintf(name, sizeof name, "&NetworkInterface.%zu.InstanceType=", n + 2);
+        if (strstr(body, name) == NULL) return n;
+    }
+}
+
+void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner, const char *stack,
+                       struct resource_list *machines) {
+    size_t each = further(in->body), wanted = each * machines->list.len;
+    GP_AUTO_STRV struct strv ids = {0};
+    struct gp_error err = {0};
+    struct ali_wanted w = {.owner = owner, .uid = in->uid};
+    struct tags tags;
+    int r = 0;
+    for (int i = 0; r == 0 && ids.n < wanted && i < READS; i++) {
+        if (i > 0 && gp_sleep(GP_MIN(200 << i, 2000), a->cancel, NULL) != 0) return; /* they go with their instances */
+        strv_clear(&ids);
+        r = read_ids(a, in->region, machines, &ids, &err);
+    }
+    if (wanted == 0) return;
+    tags_init(&tags);
+    resource_set(&tags.owner, owner);
+    resource_set(&tags.stack, stack);
+    resource_set(&tags.uid, in->uid);
+    resource_set(&tags.spec_hash, in->spec_hash);
+    tags.expires_s = in->deadline_s;
+    if (r == 0) r = tag(a, in->region, &tags, &ids, &err);
+    tags_clear(&tags);
+    if (r != 0)
+        event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "fabric",
+                   "alibaba: the further interfaces of the nodes have no tags: %s; they are released with their nodes, "
+                   "and validation does not require their devices",
+                   err.msg);
+    else if (ids.n < wanted)
+        event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "fabric",
+                   "alibaba: %zu of %zu further interfaces are not attached to the nodes yet; they are released with "
+                   "their nodes, and validation does not require their devices",
+                   wanted - ids.n, wanted);
+    if (r != 0 || ids.n == 0) return;
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    if (ali_list_instances(a, in->region, &w, &seen, NULL) != 0) return; /* a poll of the nodes shows the devices */
+    for (size_t i = 0; i < machines->list.len; i++)
+        for (size_t k = 0; k < seen.list.len; k++)
+            if (strcmp(machines->list.items[i].id, seen.list.items[k].id) == 0)
+                machines->list.items[i].rdma = seen.list.items[k].rdma;
 }

@@ -78,8 +78,10 @@ static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
     struct search *s = ctx;
     const char *name = json_str(item, "InstanceTypeId", "");
     int64_t gpus = json_int(item, "GPUAmount", 0), vcpus = json_int(item, "CpuCoreCount", 0);
-    int64_t erdma = json_int(item, "EriQuantity", 0);
-    if (!form_word(name) || gpus < 0 || gpus > 64 || vcpus < 0 || vcpus > 100000 || erdma < 0 || erdma > 1024)
+    int64_t erdma = json_int(item, "EriQuantity", 0), nics = json_int(item, "EniQuantity", 0);
+    int64_t cards = json_int(item, "NetworkCardQuantity", 0), pairs = json_int(item, "QueuePairNumber", 0);
+    if (!form_word(name) || gpus < 0 || gpus > 64 || vcpus < 0 || vcpus > 100000 || erdma < 0 || erdma > 1024 ||
+        nics < 0 || nics > 10000 || cards < 0 || cards > 1024 || pairs < 0 || pairs > INT32_MAX)
         return gp_fail(err, GP_EPROTO,
                        "ecs DescribeInstanceTypes in %s: an entry without a type's name and counts: run "
                        "the same command again",
@@ -95,7 +97,9 @@ static int on_type(void *ctx, const json_t *item, struct gp_error *err) {
     str_one_line(t.gpu);
     if (t.gpu[0] != '\0' && !strv_has(&s->models, t.gpu)) strv_add(&s->models, t.gpu);
     if (fits(s, &t)) {
-        ali_fabric_seen(s->a, s->region, t.name, (int)erdma);
+        struct ali_erdma has = {
+            .interfaces = (int)(nics > 0 ? GP_MIN(erdma, nics) : erdma), .cards = (int)cards, .pairs = (int)pairs};
+        ali_fabric_seen(s->a, s->region, t.name, &has);
         vec_push(&s->types, t);
     } else {
         free(t.name);

@@ -17,7 +17,7 @@ import time
 import uuid
 from urllib.parse import parse_qsl
 
-from alibaba_gate import API, Gateway, check_reply, check_request, fault, new_id, now_text, primary
+from alibaba_gate import API, Gateway, check_reply, check_request, fault, interfaces, new_id, now_text
 from mock import Fault  # noqa: UP026
 
 REGION = "ap-southeast-1"
@@ -29,9 +29,12 @@ TYPES = {  # GPUs, GPU, GPU memory, cores, memory, price with a disk of 100 GiB
     "ecs.gn6e-c12g1.3xlarge": (1, "NVIDIA V100", 32, 12, 92, 4.9), "ecs.vgn6i-m4.xlarge": (1, "NVIDIA T4/4", 4, 4, 23, 0.5),
     "ecs.sgn7i-vws-m2.xlarge": (1, "NVIDIA A10*1/12", 2, 4, 15.5, 0.3),
     "ecs.gn7e-c16g1.32xlarge": (8, "NVIDIA A100 80GB", 80, 128, 1000, 41.9), "ecs.c7.large": (0, "", 0, 2, 4, 0.09),
-    "ecs.ebmgn7ix.32xlarge": (8, "NVIDIA A10", 24, 128, 512, 11.4),
+    "ecs.ebmgn7ix.32xlarge": (8, "NVIDIA A10", 24, 128, 512, 11.4), "ecs.ebmgn8v.48xlarge": (8, "", 96, 192, 1024, 60.0),
+    "ecs.ebmgn8ti.48xlarge": (8, "", 96, 192, 1536, 64.0),
 }
-ERDMA = {"ecs.ebmgn7ix.32xlarge": 1}  # elastic RDMA interfaces
+# interfaces, elastic RDMA interfaces, network cards, queue pairs
+NETWORK = {"ecs.ebmgn7ix.32xlarge": (16, 1, 1, 131071), "ecs.ebmgn8v.48xlarge": (20, 2, 2, 262143),
+           "ecs.ebmgn8ti.48xlarge": (2, 4, 1, 0)}
 
 
 # --- the cloud ---
@@ -45,6 +48,8 @@ class Alibaba(Gateway):
     default_network = True
     currency = "USD"
     leave_disks = False    # a released instance leaves its disk behind
+    leave_nics = False     # and its interfaces beside the primary one
+    late_nics = 0          # so many DescribeInstances do not show these yet
     any_case_bool = False  # the Python SDK sends True and False
     order_ids = True       # RunInstances returns ids in the order of the names
 
@@ -142,7 +147,8 @@ class Alibaba(Gateway):
                 continue
             out.append({"InstanceTypeId": name, "GPUAmount": gpus, "GPUSpec": gpu, "GPUMemorySize": gib,
                         "CpuCoreCount": cores, "MemorySize": memory, "CpuArchitecture": "X86",
-                        "EriQuantity": ERDMA.get(name, 0)})
+                        **dict(zip(("EniQuantity", "EriQuantity", "NetworkCardQuantity", "QueuePairNumber"),
+                                   NETWORK.get(name, (2, 0, 1, 0))))})
         return self.page("InstanceTypes", "InstanceType", out, q)
 
     def do_DescribeAvailableResource(self, q, _):
@@ -199,51 +205,14 @@ class Alibaba(Gateway):
             images = [own] if q["ImageId"] == "m-image0001" else []
         return self.page("Images", "Image", images, q)
 
-    # --- tags and pages ---
-
-    @staticmethod
-    def tags(q):
-        out = {}
-        for i in range(1, 200):
-            if "Tag.%d.Key" % i in q:
-                out[q["Tag.%d.Key" % i]] = q.get("Tag.%d.Value" % i, "")
-        if len(out) > 20:
-            raise fault(400, "InvalidTagCount", "The specified tags are beyond the valid range.")
-        for k, v in out.items():
-            if len(k) > 128 or len(v) > 128 or k.startswith(("aliyun", "acs:")):
-                raise fault(400, "InvalidTagValue.Malformed", k)
-        return out
-
-    def tagged(self, tags, q):
-        return all(tags.get(k) == v for k, v in self.tags(q).items())
-
-    @staticmethod
-    def tag_list(tags, vpc=False):
-        names = ("Key", "Value") if vpc else ("TagKey", "TagValue")
-        return {"Tag": [dict(zip(names, pair)) for pair in tags.items()]}
-
-    def page(self, outer, inner, items, q):
-        api = API[self.action_of(outer)]
-        if "NextToken" in api["reply"] and "MaxResults" in api["params"] and "PageNumber" not in q:
-            size = min(self.page_max, int(q.get("MaxResults", 10)))
-            start = int(q.get("NextToken") or 0)
-            more = {"NextToken": str(start + size) if start + size < len(items) else ""}
-        else:
-            size = min(self.page_max, int(q.get("PageSize", 10)))
-            start = size * (int(q.get("PageNumber", 1)) - 1)
-            more = {"TotalCount": len(items), "PageNumber": int(q.get("PageNumber", 1)), "PageSize": size}
-        return dict(more, **{outer: {inner: items[start:start + size]}})
-
-    @staticmethod
-    def action_of(outer):
-        return {"NetworkInterfaceSets": "DescribeNetworkInterfaces"}.get(outer, "Describe" + outer)
+    # --- tags ---
 
     def do_TagResources(self, q, _):
         for i in range(1, 51):
             rid = q.get("ResourceId.%d" % i)
             if rid is None:
                 break
-            where = {"instance": self.instances, "keypair": self.pairs}[q["ResourceType"]]
+            where = {"instance": self.instances, "keypair": self.pairs, "eni": self.nics}[q["ResourceType"]]
             one = where.get((q["RegionId"], rid) if q["ResourceType"] == "keypair" else rid)
             if one is None:
                 raise fault(404, "InvalidResourceId.NotFound", "The specified ResourceId does not exist.")
@@ -407,7 +376,7 @@ class Alibaba(Gateway):
 
     def do_DeleteSecurityGroup(self, q, _):
         self.group(q)
-        if any(i["group"] == q["SecurityGroupId"] for i in self.instances.values()):
+        if any(i["group"] == q["SecurityGroupId"] for i in list(self.instances.values()) + list(self.nics.values())):
             raise fault(403, "DependencyViolation", "There is still instance(s) in the specified security group.")
         del self.groups[q["SecurityGroupId"]]
 
@@ -448,7 +417,7 @@ class Alibaba(Gateway):
 
     def do_RunInstances(self, q, _):
         ids = self.once(q)
-        q = primary(q, ERDMA.get(q["InstanceType"], 0))
+        q, further = interfaces(q, NETWORK.get(q["InstanceType"], (2, 0, 1, 0)))
         if ids is None:
             try:
                 if q.get("DryRun") == "true":
@@ -457,12 +426,12 @@ class Alibaba(Gateway):
             except Fault:
                 self.clients.pop(q.get("ClientToken"), None)
                 raise
-            ids = self.made(q, [self.launch(q, n) for n in range(int(q.get("Amount", 1)))])
+            ids = self.made(q, [self.launch(q, n, further) for n in range(int(q.get("Amount", 1)))])
         if not self.order_ids:
             ids = sorted(ids, key=lambda i: hashlib.md5(i.encode()).hexdigest())
         return {"InstanceIdSets": {"InstanceIdSet": list(ids)}}
 
-    def launch(self, q, n):
+    def launch(self, q, n, further):
         iid, tags = new_id("i-"), self.tags(q)
         name = q.get("InstanceName", iid)
         found = re.fullmatch(r"(.*)\[(\d+),(\d)\]", name)
@@ -471,12 +440,15 @@ class Alibaba(Gateway):
         release = q.get("AutoReleaseTime", "")
         self.instances[iid] = {"q": q, "tags": dict(tags), "name": name, "left": self.ready_after, "gone": None,
                                "vswitch": q["VSwitchId"], "group": q["SecurityGroupId"], "hidden": self.late_release,
+                               "alone": self.late_nics,
                                "release": release[:16] + ":00Z" if release and self.keep_release else "", "lock": None,
                                "address": len(self.instances) + 10, "created": now_text(self.now(), True)}
         self.disks[new_id("d-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"],
                                     "encrypted": q.get("SystemDisk.Encrypted") == "true", "gib": int(q["SystemDisk.Size"])}
-        self.nics[new_id("eni-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"], "vswitch": q["VSwitchId"],
-                                     "mode": q.get("mode", "Standard")}
+        for nic in [{"kind": "Primary", "mode": q.get("mode", "Standard")}] + further:
+            own = dict(tags) if nic["kind"] == "Primary" else {}  # it alone gets the launch's
+            self.nics[new_id("eni-")] = {"instance": iid, "tags": own, "zone": q["ZoneId"], "vswitch": q["VSwitchId"],
+                                         "group": q["SecurityGroupId"], **nic}
         self.stock[q["InstanceType"], q["ZoneId"]] -= 1
         return iid
 
@@ -485,6 +457,7 @@ class Alibaba(Gateway):
         kind = TYPES[q["InstanceType"]]
         one["left"] -= 1
         one["hidden"] -= 1
+        one["alone"] -= 1
         running = one["left"] <= 0
         public = ["127.77.%d.%d" % divmod(one["address"], 256)] if running and int(q.get("InternetMaxBandwidthOut", 0)) else []
         return {"InstanceId": iid, "InstanceName": one["name"], "RegionId": q["RegionId"], "ZoneId": q["ZoneId"],
@@ -494,6 +467,9 @@ class Alibaba(Gateway):
                 "SpotStrategy": q.get("SpotStrategy", "NoSpot"), "CreationTime": one["created"],
                 "AutoReleaseTime": one["release"][:16] + "Z" if one["release"] and one["hidden"] < 0 else "",
                 "PublicIpAddress": {"IpAddress": public},
+                "NetworkInterfaces": {"NetworkInterface": [
+                    {"NetworkInterfaceId": nid, "Type": nic["kind"]} for nid, nic in self.nics.items()
+                    if nic["instance"] == iid and (one["alone"] < 0 or nic["kind"] == "Primary")]},
                 "VpcAttributes": {"VSwitchId": one["vswitch"], "VpcId": self.vswitches[one["vswitch"]]["vpc"], "NatIpAddress": "",
                                   "PrivateIpAddress": {"IpAddress": ["172.31.0.%d" % one["address"]]}},
                 "OperationLocks": {"LockReason": [{"LockReason": one["lock"]}] if one["lock"] else []},
@@ -523,7 +499,10 @@ class Alibaba(Gateway):
             else:
                 del self.disks[did]
         for nid in [n for n, one in self.nics.items() if one["instance"] == iid]:
-            del self.nics[nid]
+            if self.nics[nid].get("keep", False) or (self.leave_nics and self.nics[nid]["kind"] == "Secondary"):
+                self.nics[nid]["instance"] = ""
+            else:
+                del self.nics[nid]
 
     def do_DeleteInstances(self, q, _):
         ids = [q["InstanceId.%d" % i] for i in range(1, 101) if "InstanceId.%d" % i in q]
@@ -568,13 +547,15 @@ class Alibaba(Gateway):
     def do_DescribeNetworkInterfaces(self, q, _):
         items = [{"NetworkInterfaceId": nid, "Status": "InUse" if one["instance"] else "Available", "ZoneId": one["zone"],
                   "InstanceId": one["instance"], "VSwitchId": one["vswitch"], "Tags": self.tag_list(one["tags"]),
-                  "NetworkInterfaceTrafficMode": one["mode"]}
+                  "NetworkInterfaceTrafficMode": one["mode"], "Type": one["kind"]}
                  for nid, one in self.nics.items() if self.tagged(one["tags"], q)]
         return self.page("NetworkInterfaceSets", "NetworkInterfaceSet", items, q)
 
     def do_DeleteNetworkInterface(self, q, _):
         if q["NetworkInterfaceId"] not in self.nics:
             raise fault(404, "InvalidEniId.NotFound", "The specified NetworkInterfaceId does not exist.")
+        if self.nics[q["NetworkInterfaceId"]]["instance"]:
+            raise fault(403, "InvalidOperation.InvalidEniState", "The specified operation is not allowed in this state.")
         del self.nics[q["NetworkInterfaceId"]]
 
 

@@ -112,20 +112,36 @@ def check_reply(form, value, where):
             check_reply(form[k], v, where + "." + k)
 
 
-def primary(q, interfaces):
-    """A launch whose VSwitch and group are those of its primary interface, with both where a plain one has them.
-    interfaces: how many elastic RDMA interfaces the type takes."""
-    one = "NetworkInterface.1."
-    if not any(k.startswith("NetworkInterface.") for k in q):
-        return q
-    if q.get(one + "InstanceType") != "Primary" or any(k.startswith("NetworkInterface.2") for k in q):
-        raise fault(400, "InvalidParameter", "only a primary interface is modelled: it alone gets the tags")
+def interfaces(q, network):
+    """A launch with interfaces of its own: the request with VSwitch, group and mode of the primary one where a plain one
+    has them, and the others. network: how many interfaces and elastic RDMA interfaces the type takes, its network cards
+    and queue pairs."""
+    most, erdma, cards, pairs = network
+    found = sorted({int(k.split(".")[1]) for k in q if k.startswith("NetworkInterface.")})
+    if not found:
+        return q, []
+    own = [{k.split(".", 2)[2]: v for k, v in q.items() if k.startswith("NetworkInterface.%d." % n)} for n in found]
+    first, others = own[0], own[1:]
+    if found != list(range(1, len(own) + 1)) or len(own) > most:
+        raise fault(400, "InvalidParameter.NetworkInterface", "interfaces %s of at most %d" % (found, most))
+    if first.get("InstanceType") != "Primary" or first.get("NetworkCardIndex", "0") != "0" or "DeleteOnRelease" in first or \
+            any(o.get("InstanceType") != "Secondary" for o in others):
+        raise fault(400, "InvalidParameter", "a primary interface on card 0, then secondary ones")
     if "VSwitchId" in q or "SecurityGroupId" in q:
         raise fault(400, "InvalidParameter.Conflict", "VSwitchId, SecurityGroupId and a primary interface")
-    mode = q.get(one + "NetworkInterfaceTrafficMode", "Standard")
-    if mode not in ("Standard", "HighPerformance") or (mode == "HighPerformance" and not interfaces):
-        raise fault(400, "InvalidParameter.NetworkInterfaceTrafficMode", "the instance type has no eRDMA")
-    return dict(q, VSwitchId=q[one + "VSwitchId"], SecurityGroupId=q[one + "SecurityGroupId"], mode=mode)
+    if any(o.get(k, first[k]) != first[k] for o in others for k in ("VSwitchId", "SecurityGroupId")):
+        raise fault(400, "InvalidParameter", "interfaces in several VSwitches are not modelled")
+    modes = [o.get("NetworkInterfaceTrafficMode", "Standard") for o in own]
+    if set(modes) - {"Standard", "HighPerformance"} or modes.count("HighPerformance") > erdma:
+        raise fault(400, "InvalidParameter.NetworkInterfaceTrafficMode", "the instance type has %d eRDMA interfaces" % erdma)
+    if sum(int(o.get("QueuePairNumber", 0)) for o in own) > pairs:
+        raise fault(400, "InvalidParameter.QueuePairNumber", "the instance type has %d queue pairs" % pairs)
+    used = [int(o["NetworkCardIndex"]) for o in others if "NetworkCardIndex" in o]
+    if any(not 0 <= n < cards for n in used) or (used and cards < 2):
+        raise fault(400, "InvalidParameter.NetworkCardIndex", "the instance type has %d network cards" % cards)
+    return (dict(q, VSwitchId=first["VSwitchId"], SecurityGroupId=first["SecurityGroupId"], mode=modes[0]),
+            [{"kind": "Secondary", "mode": m, "keep": o.get("DeleteOnRelease", "true") != "true"}
+             for o, m in zip(others, modes[1:])])
 
 
 # --- the gateway ---
@@ -224,3 +240,42 @@ class Gateway(Mock):
         if q["OIDCToken"] != self.oidc_token:
             raise fault(400, "AuthenticationFail.OIDCToken.Invalid", "This JWT is malformed.")
         return self.assumed(q)
+
+    # --- tags and pages ---
+
+    @staticmethod
+    def tags(q):
+        out = {}
+        for i in range(1, 200):
+            if "Tag.%d.Key" % i in q:
+                out[q["Tag.%d.Key" % i]] = q.get("Tag.%d.Value" % i, "")
+        if len(out) > 20:
+            raise fault(400, "InvalidTagCount", "The specified tags are beyond the valid range.")
+        for k, v in out.items():
+            if len(k) > 128 or len(v) > 128 or k.startswith(("aliyun", "acs:")):
+                raise fault(400, "InvalidTagValue.Malformed", k)
+        return out
+
+    def tagged(self, tags, q):
+        return all(tags.get(k) == v for k, v in self.tags(q).items())
+
+    @staticmethod
+    def tag_list(tags, vpc=False):
+        names = ("Key", "Value") if vpc else ("TagKey", "TagValue")
+        return {"Tag": [dict(zip(names, pair)) for pair in tags.items()]}
+
+    def page(self, outer, inner, items, q):
+        api = API[self.action_of(outer)]
+        if "NextToken" in api["reply"] and "MaxResults" in api["params"] and "PageNumber" not in q:
+            size = min(self.page_max, int(q.get("MaxResults", 10)))
+            start = int(q.get("NextToken") or 0)
+            more = {"NextToken": str(start + size) if start + size < len(items) else ""}
+        else:
+            size = min(self.page_max, int(q.get("PageSize", 10)))
+            start = size * (int(q.get("PageNumber", 1)) - 1)
+            more = {"TotalCount": len(items), "PageNumber": int(q.get("PageNumber", 1)), "PageSize": size}
+        return dict(more, **{outer: {inner: items[start:start + size]}})
+
+    @staticmethod
+    def action_of(outer):
+        return {"NetworkInterfaceSets": "DescribeNetworkInterfaces"}.get(outer, "Describe" + outer)

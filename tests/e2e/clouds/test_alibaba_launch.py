@@ -152,45 +152,6 @@ def test_request_of_a_gang(tmp_path, cloud):
     assert cloud.left() == []
 
 
-@pytest.mark.parametrize("fabric, nodes, gpu, erdma", [
-    ("auto", 2, "A10:8", True), ("none", 2, "A10:8", False), ("auto", 1, "A10:8", False), ("auto", 2, "T4:1", False)])
-def test_a_gang_uses_the_erdma_of_its_type(tmp_path, cloud, fabric, nodes, gpu, erdma):
-    text = spec(tmp_path, gpu=gpu, nodes=nodes, bootstrap={"fabric": fabric})
-    run = Drive(environment(cloud, tmp_path), text, "create")
-    assert run.rc == 0, run.text
-    q = query(cloud.actions("RunInstances")[0])
-    own = {k.rpartition(".")[2]: v for k, v in q.items() if k.startswith("NetworkInterface.1.")}
-    place = own if erdma else q
-    assert place["VSwitchId"].startswith("vsw-") and place["SecurityGroupId"] in cloud.groups
-    assert own == ({"InstanceType": "Primary", "NetworkInterfaceTrafficMode": "HighPerformance",
-                    **{k: place[k] for k in ("VSwitchId", "SecurityGroupId")}} if erdma else {})
-    listed = Drive(environment(cloud, tmp_path), text, "list")
-    nics = listed.of_kind("network-interface")
-    assert {r["reason"] for r in nics} == {"InUse, eRDMA" if erdma else "InUse"} and len(nics) == nodes
-    # what validation requires of each node: in every list, and in a poll of the nodes, which has nothing else
-    polled = Drive(environment(cloud, tmp_path), text, "nodes")
-    assert {r["kind"] for r in polled["resources"]} == {"instance"}
-    for result in (listed, polled):
-        assert [r["rdma"] for r in result.of_kind("instance")] == [1 if erdma else 0] * nodes
-    assert Drive(environment(cloud, tmp_path), text, "destroy").rc == 0
-    assert cloud.left() == []
-
-
-@pytest.mark.parametrize("change, rdma", [
-    (lambda nic: nic.update(mode="Standard"), 0),  # the cloud made it without: nothing is expected of the node
-    (lambda nic: nic.update(instance=""), -1),     # it shows none of the node's interfaces
-])
-def test_the_rdma_devices_are_read_back(tmp_path, cloud, change, rdma):
-    text = spec(tmp_path, gpu="A10:8", bootstrap={"fabric": "auto"})
-    made = Drive(environment(cloud, tmp_path), text, "create")
-    assert made.rc == 0 and [r["rdma"] for r in made.of_kind("instance")] == [1, 1], made.text
-    for nic in cloud.nics.values():
-        change(nic)
-    assert [r["rdma"] for r in Drive(environment(cloud, tmp_path), text, "nodes").of_kind("instance")] == [rdma] * 2
-    assert Drive(environment(cloud, tmp_path), text, "destroy").rc == 0
-    assert cloud.left() == []
-
-
 def test_an_image_has_its_size_and_its_way_to_metadata(tmp_path, cloud):
     text = spec(tmp_path, image={"id": "m-image0001"}, nodes=1)
     assert Drive(environment(cloud, tmp_path), text, "create").rc == 0
@@ -470,6 +431,9 @@ def test_a_list_that_does_not_end(tmp_path, cloud):
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "GPUAmount"), 10 ** 18),
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "CpuCoreCount"), -1),
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "EriQuantity"), 10 ** 12),
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "EniQuantity"), -3),
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "NetworkCardQuantity"), 2 ** 40),
+    ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "QueuePairNumber"), -1),
     ("DescribeInstanceTypes", ("InstanceTypes", "InstanceType", 0, "InstanceTypeId"), "ecs.x/../y"),
     ("DescribeAvailableResource", ("AvailableZones", "AvailableZone", 0, "ZoneId"), "a b"),
     ("DescribeImages", ("Images", "Image", 0, "ImageId"), "m-\x1b[2J"),
