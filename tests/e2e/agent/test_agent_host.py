@@ -85,6 +85,7 @@ def fabric(tmp_path, devices, bus=None, modules=()):
 
 
 EIGHT = [f"mlx5_{i}" for i in range(8)]
+ERDMA = {"layer": "Ethernet", "vendor": "0x1ded", "device": "0x107f", "rate": "100 Gb/sec (4X EDR)"}
 EFA = {"layer": "Unspecified", "vendor": "0x1d0f", "device": "0xefa2", "rate": "100 Gb/sec (4X EDR)"}
 
 
@@ -113,9 +114,10 @@ def test_fewer_than_the_cloud_attached(tmp_path, there, verdict):
         assert result["code"] == "too_few" and f"attached 32 RDMA devices, the node has {there}" in result["message"]
 
 
-def test_efa_is_told(tmp_path):
-    result, _, _ = rdma(tmp_path, {f"rdmap{i}s0": EFA for i in range(4)})
-    assert result["verdict"] == "pass" and "(EFA)" in result["message"]
+@pytest.mark.parametrize("kind, word", [(EFA, "(EFA)"), (ERDMA, "(eRDMA)")])
+def test_the_kind_is_told(tmp_path, kind, word):
+    result, _, _ = rdma(tmp_path, {f"rdmap{i}s0": kind for i in range(4)})
+    assert result["verdict"] == "pass" and word in result["message"]
 
 
 @pytest.mark.parametrize("change,verdict,code,words", [
@@ -157,10 +159,22 @@ def test_counters_that_move_without_load(tmp_path):
 @pytest.mark.parametrize("bus,advice", [
     ({"0000:10:00.0": ("0x1d0f", "0xefa2", "0x020000")}, "EFA"),
     ({"0000:10:00.0": ("0x15b3", "0x1021", "0x020700")}, "mlx5"),
+    ({"0000:10:00.0": ("0x1ded", "0x107f", "0x020000")}, "erdma_installer"),
 ])
 def test_an_adapter_without_a_driver(tmp_path, bus, advice):
     result, _, _ = rdma(tmp_path, {}, bus=bus)
     assert (result["verdict"], result["code"]) == ("fail", "no_driver") and advice in result["suggestion"]
+
+
+@pytest.mark.parametrize("there, verdict, code", [(1, "fail", "no_driver"), (2, "pass", "")])
+def test_each_erdma_interface_has_its_device(tmp_path, there, verdict, code):
+    """Another device of the vendor is no RDMA adapter."""
+    bus = {"0000:%d0:00.0" % i: ("0x1ded", "0x107f", "0x020000") for i in range(2)}
+    bus["0000:30:00.0"] = ("0x1ded", "0x1001", "0x018000")
+    result, _, _ = rdma(tmp_path, {f"erdma_{i}": ERDMA for i in range(there)}, bus=bus)
+    assert (result["verdict"], result["code"]) == (verdict, code), result
+    if code:
+        assert "2 RDMA adapters are on the PCI bus (EFA: 0, eRDMA: 2), 1 have a driver" in result["message"]
 
 
 def test_rdma_into_gpu_memory(tmp_path):

@@ -13,6 +13,6 @@ void rdma_run(struct check_ctx *c, struct agent_result *r);
 void container_run(struct check_ctx *c, struct agent_result *r);
 
 int64_t agent_memory_available(void); /* bytes that can be had without swapping */
-int host_rdma_devices(void);          /* InfiniBand, RoCE and EFA devices with a driver */
+int host_rdma_devices(void);          /* InfiniBand, RoCE, EFA and eRDMA devices with a driver */
 
 #endif

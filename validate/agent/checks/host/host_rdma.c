@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.rdma: InfiniBand, RoCE and EFA devices: state and rate of their ports, compared with ports of the same kind,
+/* host.rdma: InfiniBand, RoCE, EFA and eRDMA devices: state and rate of their ports, compared with ports of the same kind,
  * and moving error counters. Reads sysfs, sends nothing. One thread. */
 #include "base/gp_base.h"
 
@@ -13,7 +13,8 @@
 
 #define FOLDER "/sys/class/infiniband"
 #define WATCH_MS 1000
-enum { AMAZON = 0x1d0f, MELLANOX = 0x15b3 };
+enum { AMAZON = 0x1d0f, ALIBABA = 0x1ded, MELLANOX = 0x15b3 };
+#define ERDMA 0x107f /* of ALIBABA: the function beside an interface that has eRDMA */
 
 struct port {
     char name[64]; /* "mlx5_0 port 1" */
@@ -25,7 +26,7 @@ struct port {
 };
 struct ports {
     VEC_OF(struct port) list;
-    int devices, efa;
+    int devices, efa, erdma;
 };
 static const char *const counter_names[3] = {"symbol_error", "link_downed", "port_rcv_errors"};
 
@@ -67,6 +68,7 @@ static void add_ports(struct ports *all, const char *device) {
         p.gbit = text_of(p.path, "rate", text, sizeof text) ? strtod(text, NULL) : 0; /* "400 Gb/sec (4X NDR)" */
         read_errors(p.path, p.errors);
         all->efa += p.vendor == AMAZON;
+        all->erdma += p.vendor == ALIBABA;
         vec_push(&all->list, p);
     }
     closedir(d);
@@ -90,23 +92,27 @@ int host_rdma_devices(void) {
     return all.devices;
 }
 
-/* Adapters on the PCI bus that should have an RDMA device: EFA, and InfiniBand controllers. */
-static int adapters_on_bus(int *ret_efa) {
+struct adapters {
+    int all, efa, erdma;
+};
+
+/* Adapters on the PCI bus that should have an RDMA device: EFA, eRDMA, and InfiniBand controllers. */
+static struct adapters adapters_on_bus(void) {
     static const char folder[] = "/sys/bus/pci/devices";
     DIR *d = opendir(folder);
-    int n = 0;
-    *ret_efa = 0;
-    if (d == NULL) return 0;
+    struct adapters found = {0};
+    if (d == NULL) return found;
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         if (e->d_name[0] == '.') continue;
         GP_AUTO_FREE char *path = xasprintf("%s/%s", folder, e->d_name);
         unsigned vendor = number_of(path, "vendor"), device = number_of(path, "device");
-        bool efa = vendor == AMAZON && (device & 0xfff0) == 0xefa0;
-        *ret_efa += efa;
-        n += efa || (vendor == MELLANOX && number_of(path, "class") >> 8 == 0x0207);
+        bool efa = vendor == AMAZON && (device & 0xfff0) == 0xefa0, erdma = vendor == ALIBABA && device == ERDMA;
+        found.efa += efa;
+        found.erdma += erdma;
+        found.all += efa || erdma || (vendor == MELLANOX && number_of(path, "class") >> 8 == 0x0207);
     }
     closedir(d);
-    return n;
+    return found;
 }
 
 static void blame(struct agent_result *r, enum verdict v, const char *code, const char *advice, const char *text) {
@@ -189,7 +195,8 @@ static void report_ports(const struct ports *all, struct agent_result *r) {
 
 void rdma_run(struct check_ctx *c, struct agent_result *r) {
     struct ports all = {.devices = 0};
-    int efa_on_bus = 0, on_bus = adapters_on_bus(&efa_on_bus), active = 0;
+    struct adapters on_bus = adapters_on_bus();
+    int active = 0;
     double slowest = 0;
     find_ports(&all);
     for (size_t i = 0; i < all.list.len; i++) {
@@ -197,14 +204,14 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
         active += p->active;
         if (p->active && (slowest <= 0 || p->gbit < slowest)) slowest = p->gbit;
     }
-    if (on_bus > all.devices) {
-        GP_AUTO_FREE char *text = xasprintf("%d RDMA adapters are on the PCI bus (%d of them EFA), %d have a "
-                                            "driver",
-                                            on_bus, efa_on_bus, all.devices);
+    if (on_bus.all > all.devices) {
+        GP_AUTO_FREE char *text =
+            xasprintf("%d RDMA adapters are on the PCI bus (EFA: %d, eRDMA: %d), %d have a driver", on_bus.all,
+                      on_bus.efa, on_bus.erdma, all.devices);
         blame(r, VERDICT_FAIL, "no_driver",
-              efa_on_bus > 0 ? "install the EFA driver (aws-efa-installer)"
-                             : "install the adapters' driver "
-                               "(mlx5_ib; DOCA or MLNX_OFED)",
+              on_bus.efa > 0     ? "install the EFA driver (aws-efa-installer)"
+              : on_bus.erdma > 0 ? "install the eRDMA driver (erdma_installer), or use an image that has it"
+                                 : "install the adapters' driver (mlx5_ib; DOCA or MLNX_OFED)",
               text);
     } else if (all.devices < c->rdma_expected) {
         GP_AUTO_FREE char *text =
@@ -212,7 +219,7 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
         blame(r, VERDICT_FAIL, "too_few",
               "look for the missing devices with lspci; if they are not there, replace the node", text);
     } else if (all.devices == 0) {
-        agent_set(r, VERDICT_SKIPPED, "no_rdma", "this node has no InfiniBand, RoCE or EFA device");
+        agent_set(r, VERDICT_SKIPPED, "no_rdma", "this node has no InfiniBand, RoCE, EFA or eRDMA device");
         return;
     }
     if (all.devices > 0 && active == 0)
@@ -225,7 +232,10 @@ void rdma_run(struct check_ctx *c, struct agent_result *r) {
     agent_metric(r, "devices", all.devices);
     agent_metric(r, "active_ports", active);
     if (active > 0) agent_metric(r, "rate", slowest);
-    agent_say(r, "%d devices%s, %d ports active, %.4g Gb/s each or more", all.devices, all.efa > 0 ? " (EFA)" : "",
+    agent_say(r, "%d devices%s, %d ports active, %.4g Gb/s each or more", all.devices,
+              all.efa > 0     ? " (EFA)"
+              : all.erdma > 0 ? " (eRDMA)"
+                              : "",
               active, slowest);
     vec_free(&all.list);
 }
