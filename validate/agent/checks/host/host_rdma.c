@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.rdma: InfiniBand, RoCE, EFA and eRDMA devices: state and rate of their ports, compared with ports of the same kind,
- * and moving error counters. Reads sysfs, sends nothing. One thread. */
+/* host.rdma: InfiniBand, RoCE, EFA and eRDMA devices: state and rate of their ports, compared with ports of the same
+ * kind, and moving error counters. Reads sysfs, sends nothing. One thread. */
 #include "base/gp_base.h"
 
 #include "host.h"
