@@ -10,7 +10,9 @@
 #include "base/hash.h"
 
 #define AT_ONCE 8
+#define POLLS_AT_ONCE 32
 #define POLL_MS 5000
+#define SOON_MS 200 /* a machine was read just before its operation had ended */
 #define PLACEMENT_MS (15 * 60 * 1000)
 
 /* ctx of the slot operations. */
@@ -178,63 +180,98 @@ static bool is_placed(const json_t *vm) {
     return false;
 }
 
-/* Reads the machine by its name and decides. ended: its operation succeeded. */
-static void look(struct creating *c, const struct intent *in, bool ended, struct slot_outcome *out) {
-    GP_AUTO_FREE char *name = vm_name(c->stack->name, in->slot_first, in->attempt);
-    GP_AUTO_FREE char *url = vm_view_url(c->a, c->group, name);
-    GP_AUTO_FREE char *what = azure_what("PUT", url);
-    GP_AUTO_REST struct rest_reply reply = {0};
+/* Decides by the machine of that name, as it was read. ended: its operation succeeded. */
+static void judge(struct creating *c, const struct intent *in, bool ended, const struct rest_call *call,
+                  const struct rest_result *res, struct slot_outcome *out) {
+    const struct rest_reply *reply = &res->reply;
     gp_error_clear(&out->err);
     out->state = SLOT_ACCEPTED;
-    if (azure_call(c->a, "GET", url, NULL, REST_MISSING, &reply, &out->err) != 0) {
-        gp_error_clear(&out->err); /* read again: it was accepted */
-        return;
-    }
-    if (reply.status == 404) {
-        if (ended || out->made.id[0] != '\0') fail_as(out, what, "", "it was deleted while it started");
+    if (res->rc != 0) return; /* read again: it was accepted */
+    if (reply->status == 404) {
+        if (ended || out->made.id[0] != '\0') fail_as(out, call->what, "", "it was deleted while it started");
         else out->state = SLOT_UNKNOWN;
-        if (out->state == SLOT_UNKNOWN) gp_fail(&out->err, GP_EUNKNOWN, "%s: it is not listed", what);
+        if (out->state == SLOT_UNKNOWN) gp_fail(&out->err, GP_EUNKNOWN, "%s: it is not listed", call->what);
         return;
     }
-    if (!take(c->a, in, reply.json, out)) {
-        gp_fail(&out->err, GP_EEXISTS, "%s: a machine of another run has this name: run 'gpuprov status' first", what);
+    if (!take(c->a, in, reply->json, out)) {
+        gp_fail(&out->err, GP_EEXISTS, "%s: a machine of another run has this name: run 'gpuprov status' first",
+                call->what);
         out->state = SLOT_REFUSED;
         return;
     }
-    const json_t *failed = failed_status(reply.json);
+    const json_t *failed = failed_status(reply->json);
     if (failed != NULL) {
         const char *code = strrchr(json_str(failed, "code", ""), '/');
-        fail_as(out, what, strcmp(code + 1, "failed") == 0 ? "" : code + 1, json_str(failed, "message", ""));
-    } else if (strcasecmp(json_str(reply.json, "properties.provisioningState", ""), "Failed") == 0) {
-        fail_as(out, what, "", "its provisioning failed");
-    } else if (is_placed(reply.json)) {
+        fail_as(out, call->what, strcmp(code + 1, "failed") == 0 ? "" : code + 1, json_str(failed, "message", ""));
+    } else if (strcasecmp(json_str(reply->json, "properties.provisioningState", ""), "Failed") == 0) {
+        fail_as(out, call->what, "", "its provisioning failed");
+    } else if (is_placed(reply->json)) {
         out->state = SLOT_MADE;
     }
 }
 
+/* The call that reads the machine of an intent; texts keeps its texts. */
+static struct rest_call look_call(const struct creating *c, const struct intent *in, struct strv *texts) {
+    GP_AUTO_FREE char *name = vm_name(c->stack->name, in->slot_first, in->attempt);
+    char *url = vm_view_url(c->a, c->group, name), *what = azure_what("PUT", url);
+    strv_take(texts, url);
+    strv_take(texts, what);
+    return (struct rest_call){.what = what, .method = "GET", .url = url, .flags = REST_MISSING};
+}
+
+static void look(struct creating *c, const struct intent *in, struct slot_outcome *out) {
+    GP_AUTO_STRV struct strv texts = {0};
+    struct rest_call call = look_call(c, in, &texts);
+    struct rest_result res = {0};
+    rest_call_many(&c->a->rest, &call, 1, 1, &res);
+    judge(c, in, false, &call, &res, out);
+    rest_reply_clear(&res.reply);
+}
+
+/* What the operation of an accepted request shows. Its failure has the reason, which the machine may lack. */
+static void judge_operation(const struct rest_result *res, struct slot_outcome *out) {
+    const char *status = json_str(res->reply.json, "status", "");
+    bool failed = res->rc == 0 && (strcasecmp(status, "Failed") == 0 || strcasecmp(status, "Canceled") == 0);
+    if (failed && out->state != SLOT_MADE)
+        fail_as(out, "azure create", json_str(res->reply.json, "error.code", status),
+                json_str(res->reply.json, "error.message", ""));
+}
+
+static bool is_ended(const struct rest_result *operation) {
+    return operation != NULL && operation->rc == 0 &&
+           strcasecmp(json_str(operation->reply.json, "status", ""), "Succeeded") == 0;
+}
+
+/* The machines and their operations are read side by side. */
 static void on_poll(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
     struct creating *c = ctx;
-    struct azure *a = c->a;
+    struct rest_call *calls = xcalloc(2 * n + 1, sizeof *calls);
+    struct rest_result *results = xcalloc(2 * n + 1, sizeof *results);
+    GP_AUTO_STRV struct strv texts = {0};
+    size_t all = n;
     for (size_t i = 0; i < n; i++) {
-        struct slot_outcome *out = &ret[i];
-        const char *path = out->operation != NULL ? out->operation : "";
-        if (path[0] != '/') {
-            look(c, in[i], false, out);
-            continue;
-        }
-        GP_AUTO_FREE char *url = xasprintf("%s%s", a->endpoint, path);
-        GP_AUTO_REST struct rest_reply reply = {0};
-        struct gp_error unread = {0};
-        int r = azure_call(a, "GET", url, NULL, REST_MISSING, &reply, &unread);
-        const char *status = json_str(reply.json, "status", "");
-        a->slot_ops.poll_ms = azure_retry_ms(&reply.headers, POLL_MS);
-        bool failed = r == 0 && (strcasecmp(status, "Failed") == 0 || strcasecmp(status, "Canceled") == 0);
-        look(c, in[i], r == 0 && strcasecmp(status, "Succeeded") == 0, out);
-        if (!failed || out->state == SLOT_MADE) continue;
-        GP_AUTO_FREE char *what = azure_what("PUT", c->group);
-        fail_as(out, "azure create", json_str(reply.json, "error.code", status),
-                json_str(reply.json, "error.message", ""));
+        const char *path = ret[i].operation != NULL ? ret[i].operation : "";
+        calls[i] = look_call(c, in[i], &texts);
+        if (path[0] != '/') continue;
+        char *url = xasprintf("%s%s", c->a->endpoint, path);
+        strv_take(&texts, url);
+        calls[all++] = (struct rest_call){.what = calls[i].what, .method = "GET", .url = url, .flags = REST_MISSING};
     }
+    rest_call_many(&c->a->rest, calls, all, POLLS_AT_ONCE, results);
+    int64_t *pause = &c->a->slot_ops.poll_ms;
+    *pause = POLL_MS;
+    for (size_t i = 0, at = n; i < n; i++) {
+        bool has = ret[i].operation != NULL && ret[i].operation[0] == '/';
+        const struct rest_result *operation = has ? &results[at++] : NULL;
+        judge(c, in[i], is_ended(operation), &calls[i], &results[i], &ret[i]);
+        if (operation == NULL) continue;
+        judge_operation(operation, &ret[i]);
+        if (ret[i].state != SLOT_ACCEPTED) continue;
+        *pause = GP_MIN(*pause, is_ended(operation) ? SOON_MS : azure_retry_ms(&operation->reply.headers, POLL_MS));
+    }
+    for (size_t i = 0; i < all; i++) rest_reply_clear(&results[i].reply);
+    free(calls);
+    free(results);
 }
 
 /* --- requests --- */
@@ -278,7 +315,7 @@ static void on_send(void *ctx, const struct intent *const *in, size_t n, struct 
         if (r->rc == 0) {
             taken(c, in[i], &r->reply, out);
         } else if (strcmp(r->reply.code, "PreconditionFailed") == 0) {
-            look(c, in[i], false, out); /* an earlier request of this intent, or another run */
+            look(c, in[i], out); /* an earlier request of this intent, or another run */
         } else {
             out->state = r->rc == -GP_EUNKNOWN ? SLOT_UNKNOWN : SLOT_REFUSED;
             out->err = r->err;

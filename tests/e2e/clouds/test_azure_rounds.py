@@ -6,6 +6,7 @@ import azure_cloud as azure
 import azure_lab
 import pytest
 from azure_lab import Drive
+from far_clouds import FAR
 from mock import rounds  # noqa: UP026 (the file of tests/clouds)
 
 LATENCY = 0.4  # long beside what a busy machine needs to send requests side by side
@@ -33,6 +34,15 @@ def test_at_most_seven_round_trips_before_the_create_call(far, tmp_path, more):
     far.latency = 0
     assert Drive(azure_lab.environment(far, tmp_path), azure_lab.spec(tmp_path, **more), "destroy").rc == 0
     azure_lab.clean(far)
+
+
+def test_the_machines_of_a_gang_are_polled_side_by_side(tmp_path):
+    """32 of them: their requests, then looks at all machines and operations together."""
+    with FAR["azure"](tmp_path, 32, latency=LATENCY) as distant:
+        assert len(distant.drive()) == 32
+        log = list(distant.cloud.log)
+        after = log[len(before_the_machines(distant.cloud)):]
+        assert len(after) >= 32 * 3 and rounds(after) <= 12, (rounds(after), [(r["method"], r["target"]) for r in after])
 
 
 def test_regions_are_read_side_by_side(far, tmp_path):
