@@ -168,26 +168,22 @@ static void add_cpu(struct search *s, const json_t *type) {
 
 /* --- the catalogue --- */
 
-static int read_catalogue(struct search *s, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
-    GP_AUTO_STR struct str path = {0};
-    bool gpu = s->spec->gpu.count > 0;
+static void catalogue_path(const struct search *s, const char *zone, struct str *path) {
     char count[16];
-    json_t *types = NULL, *one = NULL;
+    str_add(path, s->spec->gpu.count > 0 ? "/catalog/gpus" : "/catalog/cpus");
+    rest_query(path, "include", "AVAILABILITY");
+    rest_query(path, "product", "POD");
+    if (s->spec->gpu.count == 0) return;
+    snprintf(count, sizeof count, "%d", s->spec->gpu.count);
+    rest_query(path, "count", count);
+    rest_query(path, "cloud", strcmp(zone, RUNPOD_COMMUNITY) == 0 ? "COMMUNITY" : "SECURE");
+    if (s->cuda[0] != '\0') rest_query(path, "minCudaVersion", s->cuda);
+}
+
+static int take_catalogue(struct search *s, const json_t *reply, struct gp_error *err) {
+    bool gpu = s->spec->gpu.count > 0;
+    json_t *types = json_at(reply, gpu ? "gpus" : "cpus"), *one = NULL;
     size_t i = 0;
-    str_add(&path, gpu ? "/catalog/gpus" : "/catalog/cpus");
-    rest_query(&path, "include", "AVAILABILITY");
-    rest_query(&path, "product", "POD");
-    if (gpu) {
-        snprintf(count, sizeof count, "%d", s->spec->gpu.count);
-        rest_query(&path, "count", count);
-        rest_query(&path, "cloud", strcmp(s->zone, RUNPOD_COMMUNITY) == 0 ? "COMMUNITY" : "SECURE");
-        if (s->cuda[0] != '\0') rest_query(&path, "minCudaVersion", s->cuda);
-    }
-    int rc =
-        runpod_call(s->r, gpu ? "runpod list GPU types" : "runpod list CPU types", "GET", path.s, NULL, 0, &reply, err);
-    if (rc != 0) return rc;
-    types = json_at(reply.json, gpu ? "gpus" : "cpus");
     if (!json_is_array(types))
         return gp_fail(err, GP_EPROTO, "runpod: the catalogue has no list of types: check RUNPOD_API_BASE_URL");
     json_array_foreach(types, i, one) {
@@ -198,17 +194,54 @@ static int read_catalogue(struct search *s, struct gp_error *err) {
 }
 
 /* Pods reach each other only through RunPod's global network, which not every data center has. */
-static int read_joined(struct search *s, struct gp_error *err) {
-    GP_AUTO_REST struct rest_reply reply = {0};
+static void take_joined(struct search *s, const json_t *reply) {
     json_t *one = NULL;
     size_t i = 0;
-    int rc = runpod_call(s->r, "runpod list data centers", "GET", "/catalog/datacenters", NULL, 0, &reply, err);
-    if (rc != 0) return rc;
-    json_array_foreach(json_at(reply.json, "dataCenters"), i, one) {
+    json_array_foreach(json_at(reply, "dataCenters"), i, one) {
         const char *id = json_str(one, "id", "");
         if (form_word(id) && json_bool(one, "globalNetwork", false)) strv_add(&s->joined, id);
     }
-    return 0;
+}
+
+/* The kinds of hosts that the offer wants, and for several nodes the data centers: side by side. */
+static int read_all(struct search *s, struct gp_error *err) {
+    static const char *const kinds[] = {RUNPOD_SECURE, RUNPOD_COMMUNITY};
+    enum { CALLS = GP_ARRAY_LEN(kinds) + 1 };
+    const char *zones[CALLS] = {0}; /* NULL: the data centers */
+    struct rest_call calls[CALLS] = {0};
+    struct rest_result results[CALLS] = {0};
+    GP_AUTO_STRV struct strv urls = {0};
+    size_t n = 0;
+    int rc = 0;
+    if (s->spec->nodes > 1) {
+        char *url = xasprintf("%s/catalog/datacenters", s->r->url);
+        strv_take(&urls, url);
+        calls[n++] = (struct rest_call){.what = "runpod list data centers", .method = "GET", .url = url};
+    }
+    for (size_t i = 0; i < GP_ARRAY_LEN(kinds); i++) {
+        GP_AUTO_STR struct str path = {0};
+        if (s->want->zones.n > 0 ? !strv_has(&s->want->zones, kinds[i]) : i > 0) continue;
+        catalogue_path(s, kinds[i], &path);
+        char *url = xasprintf("%s%s", s->r->url, path.s);
+        strv_take(&urls, url);
+        zones[n] = kinds[i];
+        calls[n++] =
+            (struct rest_call){.what = s->spec->gpu.count > 0 ? "runpod list GPU types" : "runpod list CPU types",
+                               .method = "GET",
+                               .url = url};
+    }
+    rest_call_many(&s->r->rest, calls, n, RUNPOD_AT_ONCE, results);
+    for (size_t i = 0; i < n; i++) {
+        if (rc == 0 && results[i].rc != 0) {
+            rc = results[i].rc;
+            if (err != NULL) *err = results[i].err;
+        }
+        s->zone = zones[i];
+        if (rc == 0 && zones[i] == NULL) take_joined(s, results[i].reply.json);
+        else if (rc == 0) rc = take_catalogue(s, results[i].reply.json, err);
+        rest_reply_clear(&results[i].reply);
+    }
+    return rc;
 }
 
 static int none_fits(const struct search *s, struct gp_error *err) {
@@ -232,7 +265,6 @@ static int none_fits(const struct search *s, struct gp_error *err) {
 
 int runpod_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                   struct gp_error *err) {
-    static const char *const zones[] = {RUNPOD_SECURE, RUNPOD_COMMUNITY};
     const struct spec_offer *want = &spec->offers.items[index];
     struct search s = {.r = runpod_of(p), .spec = spec, .want = want, .index = index, .out = ret};
     size_t before = ret->list.len;
@@ -243,11 +275,7 @@ int runpod_offers(struct provider *p, const struct spec *spec, size_t index, str
         return rc;
     }
     runpod_minimum_cuda(spec, index, s.cuda, sizeof s.cuda);
-    if (spec->nodes > 1) rc = read_joined(&s, err);
-    for (size_t i = 0; rc == 0 && i < GP_ARRAY_LEN(zones); i++) {
-        s.zone = zones[i];
-        if (want->zones.n > 0 ? strv_has(&want->zones, s.zone) : i == 0) rc = read_catalogue(&s, err);
-    }
+    rc = read_all(&s, err);
     strv_clear(&s.joined);
     if (rc == 0 && ret->list.len == before) rc = none_fits(&s, err);
     return rc;
