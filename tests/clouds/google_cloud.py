@@ -497,7 +497,8 @@ class Google(Mock, Tokens):
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--port", type=int, default=0)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the folder stays
+    for end in (signal.SIGINT, signal.SIGTERM):  # or the folder stays; a shell's background jobs ignore SIGINT
+        signal.signal(end, signal.default_int_handler)
     with (contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory() as folder,
           Google(port=words.parse_args().port) as cloud):
         for name, value in cloud.environment(folder).items():

@@ -240,6 +240,6 @@ def test_the_stand_in_alone_leaves_nothing(tmp_path, end):
         assert alone.stdout.readline() and list(tmp_path.iterdir())
     finally:
         alone.send_signal(end)
-        code = alone.wait()
+        code = alone.wait(60)
         alone.stdout.close()
     assert code == 0 and list(tmp_path.iterdir()) == []

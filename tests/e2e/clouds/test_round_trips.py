@@ -37,3 +37,11 @@ def test_a_list_at_google_is_one_round_trip(tmp_path):
         kinds = sorted(r["kind"] for r in json.loads(done.stdout)["resources"])
         assert kinds == ["group", "group", "instance", "instance"], done.stdout
         assert len(far.cloud.requests("aggregated/instances|aggregated/disks|global/firewalls")) == 3
+
+
+def test_the_nodes_of_a_gang_are_read_together_at_shadeform(tmp_path):
+    """One list until they are placed; then each once, for its deadline, 8 at a time."""
+    with FAR["shadeform"](tmp_path, 32, latency=0) as far:
+        far.cloud.meet("GET .*/info", 8)
+        assert len(far.drive()) == 32
+        assert len(far.cloud.requests("GET .*/info")) == 32
