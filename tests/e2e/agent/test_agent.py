@@ -323,6 +323,7 @@ def test_a_rank_that_stops_while_the_others_meet_is_the_only_suspect(tmp_path):
         assert "rank 1" in train["message"] and "token" not in train["message"], train
 
 
+@pytest.mark.long
 def test_a_crowd_that_needs_longer_blames_the_machine(tmp_path):
     """More than two ranks per core, and not enough time: an error, and nobody is named."""
     ranks = 2 * len(os.sched_getaffinity(0)) + 1
@@ -393,6 +394,7 @@ def test_a_wrong_token_is_refused_and_the_missing_rank_named(tmp_path):
     assert "refused" in every[0]["train.ddp"]["message"]
 
 
+@pytest.mark.long
 def test_many_ranks_that_come_at_once_are_all_let_in(tmp_path):
     """More than the door has places for strangers; none of them may be taken for one."""
     gang = Gang(tmp_path, 40, checks="net.pair", others=False)

@@ -58,6 +58,7 @@ def test_every_start_error_has_its_own_advice():
     assert len(set(advice.values())) == len(advice)
 
 
+@pytest.mark.long
 def test_seven_of_eight():
     results, end, status = run(7, nodes=8, bought=8)
     presence = results["gpu.presence"]

@@ -366,6 +366,7 @@ def test_a_slow_node_is_named(tmp_path):
         assert told["nccl.bandwidth"]["data"]["culprits"] == [2], told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("knobs, verdict", [("", "pass"), ("all=1,slow=50", "fail"), ("all=1,slow=85", "degraded")])
 def test_all_gpus_of_a_node_are_held_to_the_model(tmp_path, knobs, verdict):
     gang = Ranks(tmp_path, [8], checks="nccl.bandwidth", standin="profile=a100,memory_mib=800", nccl=knobs)

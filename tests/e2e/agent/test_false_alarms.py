@@ -113,6 +113,7 @@ def test_an_nccl_newer_than_the_driver_blames_no_node(tmp_path, error):
             assert "newer CUDA than this driver" in got["message"], got
 
 
+@pytest.mark.long
 def test_sums_of_another_order_in_a_restored_training(tmp_path):
     """As NVLS adds: the same on all ranks, not the same each time. (20 steps are too few to learn.)"""
     for told in Ranks(tmp_path, [4], checks="train.ddp", nccl="unsteady=1", more=["--steps", "20"]).results():

@@ -76,6 +76,7 @@ def test_check_call_passes_its_limit_on(tmp_path):
     assert list((tmp_path / "out").glob("*.md"))
 
 
+@pytest.mark.long
 def test_a_call_that_is_killed_goes_on(tmp_path, agent):
     first = subprocess.Popen(argv(tmp_path, "A", 580, agent), env=environment(), stderr=subprocess.PIPE, text=True)
     for line in first.stderr:

@@ -75,6 +75,7 @@ def test_the_page_and_its_ratios(tmp_path):
     assert "* nccl-tests (all_reduce_perf)" in text and "* DCGM (dcgmi diag)" in text  # not here, and said
 
 
+@pytest.mark.long
 def test_a_ratio_below_its_goal_fails(tmp_path):
     done, page = check(tmp_path, copy=9999)
     assert done.returncode == 1 and page
@@ -136,6 +137,7 @@ def steps_run(done):
     return re.findall(r"gpu-check: (\S+) \(up to", done.stderr)
 
 
+@pytest.mark.long
 def test_a_call_that_its_limit_ends_is_gone_on_with(tmp_path):
     """Steps that do not fit are left to the next call; the page has what is there."""
     done, page = check(tmp_path, options=["--limit", "100"])
@@ -148,6 +150,7 @@ def test_a_call_that_its_limit_ends_is_gone_on_with(tmp_path):
     assert steps_run(done) == ["presence"]  # all was kept
 
 
+@pytest.mark.long
 def test_a_killed_call_is_gone_on_with(tmp_path):
     """SIGKILL in the middle of a step: what was done is kept, what was left running is ended, the step runs again."""
     tool(tmp_path, "agent", f'#!/bin/sh\ncase "$*" in *--all*) [ -e "{tmp_path}/second" ] || exec sleep 300;; esac\n'

@@ -127,6 +127,7 @@ def on_gpu(folder):
     return every[0]["train.ddp"]
 
 
+@pytest.mark.long
 def test_a_gpu_trains_in_every_precision(tmp_path, gpu):
     result = on_gpu(tmp_path)
     assert held(result), result
@@ -141,6 +142,7 @@ def test_a_gpu_trains_in_every_precision(tmp_path, gpu):
     assert data["timed"]["type"] == "bf16" and len(data["step_ms_0_10_50_90_100"]) == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("library, driver, code, run", [
     ("tile=1", "", "beyond_reference", "bf16"),            # a wrong tile in every product
     ("nan=1", "", "bad_gradient", "bf16"),

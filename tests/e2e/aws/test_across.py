@@ -37,6 +37,7 @@ def up_until_launched(cloud, spec):
     return "".join(said)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "UnauthorizedOperation",
                                   "PendingVerification"])
 def test_a_refused_launch_goes_on_at_the_next_cloud(cloud, code):
@@ -58,6 +59,7 @@ def test_a_refused_launch_goes_on_at_the_next_cloud(cloud, code):
     assert "there is no stack" in gpuprov(cloud, 1, "status", "both").stderr
 
 
+@pytest.mark.long
 def test_status_gc_and_down_see_both_clouds(cloud):
     """A local stack that lives, and a machine on aws that outlived its deadline: one is kept, the other one ended."""
     stale = machine(cloud, stack="stale")

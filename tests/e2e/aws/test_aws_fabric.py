@@ -288,6 +288,7 @@ def way(cloud, **more):
     return [line for line in done.stderr.splitlines() if "cannot reach the internet" in line]
 
 
+@pytest.mark.long
 def test_a_subnet_without_a_way_out_is_reported(cloud):
     client = cloud.moto.client()
     vpc = client.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]

@@ -71,6 +71,7 @@ KEYS = ["SHA256:$(touch {f})", "SHA256:`touch {f}`;touch {f}", "'; touch {f}; '"
         "SHA256:x\nProxyCommand touch {f}\n", "| touch {f}", "SHA256:" + "A" * 43 + " -oProxyCommand=touch"]
 
 
+@pytest.mark.long
 def test_a_host_key_that_is_shell_text(account, computer):
     """Neither a computer that launched the machine nor one that adopts it lets a shell read the tag."""
     def one_key(stack, key, one, other):

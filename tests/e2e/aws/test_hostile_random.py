@@ -119,6 +119,7 @@ def test_down(account, program, things):
     examine(account, program, things, ["down", STACK])
 
 
+@pytest.mark.long
 @cases(15)
 @given(things=THINGS)
 def test_gc(account, program, things):

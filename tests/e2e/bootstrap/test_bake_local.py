@@ -186,6 +186,7 @@ def cut_at_the_request(gpuprov, path):
     return holder
 
 
+@pytest.mark.long
 def test_killed_at_the_request_the_next_bake_finds_the_image(bakery):
     holder = cut_at_the_request(bakery, bakery.write())
     os.kill(holder, signal.SIGCONT)
@@ -256,6 +257,7 @@ def test_a_full_disk_leaves_no_half_image(bakery):
         bakery("down", "demo")
 
 
+@pytest.mark.long
 def test_refusals(bakery, spec):
     hosts = spec("name: demo\noffers: [{provider: ssh, hosts: hosts.yaml}]\n")
     (hosts.parent / "hosts.yaml").write_text("hosts: [{address: 192.0.2.1}]\n")

@@ -62,6 +62,7 @@ def left_behind(fleet):
     return [line for line in found if line]
 
 
+@pytest.mark.long
 def test_each_package_is_fetched_once(inside, fleet, tmp_path):
     up = inside("up", write(tmp_path / "spec.yaml"), "--json", timeout=300)
     assert fleet.repo.fetched() == NAMES, (fleet.repo.fetched(), up)
@@ -119,6 +120,7 @@ def test_a_killed_program_leaves_no_cache(inside, fleet, tmp_path):
     inside("down", "cached")
 
 
+@pytest.mark.long
 def test_the_cache_outlives_the_bootstrap_of_its_node(inside, fleet, tmp_path):
     """Its node fails in a later step; the other nodes get their packages from it all the same."""
     fails = {"name": "fails", "run": "! ls -d /var/tmp/gpuprov-cache-*"}

@@ -166,6 +166,7 @@ def test_a_rank_that_hangs_leaves_no_container(host, engine):
     assert not left(it)
 
 
+@pytest.mark.long
 def test_from_a_spec_over_two_hosts(host, lab, gpuprov, tmp_path):
     """Images of a registry, a container on each host, one step of training between them."""
     hosts = [host(), host()]

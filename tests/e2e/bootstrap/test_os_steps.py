@@ -98,6 +98,7 @@ def booted_fixture(lab, tmp_path):
     host.remove()
 
 
+@pytest.mark.long
 def test_unattended_upgrades_end_before_packages_are_installed(booted):
     host = booted.host
     host.sh("systemctl enable --now unattended-upgrades.service; until [ -e /held ]; do sleep .1; done")
@@ -112,6 +113,7 @@ def test_unattended_upgrades_end_before_packages_are_installed(booted):
     assert booted.run("--launched", "yes", "--package", "gp-one").result["applied"] == 0
 
 
+@pytest.mark.long
 def test_a_machine_that_is_not_ours_keeps_its_timers(booted):
     booted.host.sh("systemctl enable unattended-upgrades.service")
     out = booted.run()

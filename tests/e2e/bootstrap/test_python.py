@@ -115,6 +115,7 @@ def test_two_packages_that_do_not_fit_each_other(node):
                 "reported: Cannot install")
 
 
+@pytest.mark.long
 def test_the_password_of_an_index_is_in_no_file_argument_and_log(node):
     node.lab.index.login("deploy:s3cr3t-pass")
     try:

@@ -27,6 +27,7 @@ def checks(report):
     return {c["check"]: c for c in report["gang"]}
 
 
+@pytest.mark.long
 def test_from_spec_to_verdict(fleet, gpuprov, tmp_path):
     inside = fleet.enter(gpuprov, tmp_path)
     spec = tmp_path / "spec.yaml"

@@ -174,6 +174,7 @@ def phase(gpuprov):
     return gpuprov.json("status", "again")["stacks"][0]["phase"]
 
 
+@pytest.mark.long
 def test_a_stack_again_after_an_edit(gpuprov, spec):
     """A node that was changed must be validated again; one that was not stays ready."""
     text = "name: again\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\nbootstrap:\n  steps:\n" \

@@ -50,6 +50,7 @@ class World:
         return InLab(self.lab, self.program, self.tmp / (name + "-state"), home)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("make", CLOUDS, ids=[c.provider for c in CLOUDS])
 def test_from_a_spec_to_proven_nodes_and_back(make, program, tmp_path):
     with World(make, program, tmp_path) as world:

@@ -185,6 +185,7 @@ def test_a_container_becomes_a_node(world):
     assert world.cloud.pods == {} and world.cloud.machine.running == {}
 
 
+@pytest.mark.long
 def test_a_container_that_began_anew(world):
     """RunPod restarts a container with a fresh disk: its first host key, which everyone in the account can read, is back."""
     path = world.spec()
@@ -201,6 +202,7 @@ def test_a_container_that_began_anew(world):
     assert world.cloud.pods == {}
 
 
+@pytest.mark.long
 def test_a_container_that_keeps_its_disk(world):
     """The start command run again keeps the host key that the node made."""
     path = world.spec()
@@ -232,6 +234,7 @@ def test_an_image_without_sshd(world):
     assert world.cloud.pods == {}
 
 
+@pytest.mark.long
 def test_sshd_is_installed_where_the_image_has_none(world):
     """The image's package manager brings one, before anything of gpuprov can be there."""
     def prepare(host):

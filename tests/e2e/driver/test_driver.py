@@ -28,6 +28,7 @@ def node_fixture(lab, tmp_path):
     node.remove()
 
 
+@pytest.mark.long
 def test_a_bare_node_gets_all_of_it_once(node):
     gets_all_of_it_once(node)
 

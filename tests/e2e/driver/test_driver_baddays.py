@@ -80,6 +80,7 @@ def untouched(node):
 
 # --- before anything is installed ---
 
+@pytest.mark.long
 def test_secure_boot_is_told_before_anything_is_installed(node):
     node.host.put("/usr/local/bin/mokutil", MOKUTIL % "not", 0o755)
     node.run(node.spec(), error="step 'secure-boot': Secure Boot is enabled, and no key for own kernel modules is enrolled")
@@ -138,6 +139,7 @@ def test_no_headers_of_the_running_kernel(node):
     assert "nvidia" not in node.sh("dkms status")
 
 
+@pytest.mark.long
 def test_a_kernel_whose_headers_are_gone_is_left(node):
     """The node moves to the newest kernel, is rebooted, and goes on."""
     node.distribution()

@@ -48,6 +48,7 @@ def node_fixture(made):
     return made()
 
 
+@pytest.mark.long
 def test_a_bare_node_gets_all_of_it_once(node):
     spec = node.spec(cuda={"runtime": ["13.0"]}, cudnn="auto", nccl="auto")
     out = node.run(spec)
@@ -80,6 +81,7 @@ def test_amazon_linux(made):
     assert node.run(spec).applied == []
 
 
+@pytest.mark.long
 def test_rhel_10_without_a_pinned_key(made):
     """Its key's hash is not known; with that of a mirror the branch is found without module streams."""
     node = made(release="rhel-10.0")

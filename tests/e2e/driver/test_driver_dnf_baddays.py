@@ -77,6 +77,7 @@ def test_a_key_with_another_hash_is_not_trusted(node):
     untouched(node)
 
 
+@pytest.mark.long
 def test_packages_signed_by_another_key(node):
     name = MODULE + "-" + LATER + "*.rpm"
     node.lab.repo.sign("evil@localhost", name)
@@ -192,6 +193,7 @@ def test_a_reboot_in_the_middle_of_the_build(node):
 
 # --- kernels ---
 
+@pytest.mark.long
 def test_a_kernel_whose_headers_are_gone_is_left(made):
     """The node moves to the newest kernel, is rebooted, and goes on."""
     node = made(kernel=OLD)

@@ -26,6 +26,7 @@ def states(node, verb):
     return node.host.sh("systemctl %s %s" % (verb, " ".join(SERVICES)), check=False).stdout.split()
 
 
+@pytest.mark.long
 def test_services_of_the_drivers_version_under_systemd(lab, tmp_path):
     """Started, enabled, and started again where one was stopped; one that does not stay is told."""
     node = GpuNode(lab, tmp_path, (GB200, NVSWITCH), kind="systemd").start()

@@ -29,6 +29,7 @@ def test_hosts_that_refuse_are_waited_for_in_one_line(gpuprov, spec, tmp_path):
     gpuprov("down", "ref")
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_the_console_of_a_node_without_sshd(gpuprov, spec):

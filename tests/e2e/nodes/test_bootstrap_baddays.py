@@ -123,6 +123,7 @@ def test_what_looks_at_the_node_is_killed(node):
     node.run(*node.step("s", "true\n", killer + "false"), error="was killed by signal TERM on the node")
 
 
+@pytest.mark.long
 def test_what_follows_a_step_is_killed(node):
     run = "echo begins; echo x >> ~/runs; until [ -e ~/go ]; do sleep .1; done\n"
 

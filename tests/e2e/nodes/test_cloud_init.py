@@ -117,6 +117,7 @@ def test_a_node_as_it_should_be(lab, boot, tmp_path):
     assert "gpuprov" not in host.sh("getent shadow gpuprov | cut -d: -f2").stdout
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_the_count_survives_a_reboot_and_a_full_disk(boot):
@@ -157,6 +158,7 @@ def test_reboots_do_not_stretch_the_time(boot):
     assert host.boots == 2
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_the_clock_counts_only_when_it_is_right(boot):
@@ -170,6 +172,7 @@ def test_the_clock_counts_only_when_it_is_right(boot):
     wait_for(lambda: host.state == "off", 120)
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_a_killed_dead_man_comes_back(boot):

@@ -135,11 +135,13 @@ def test_the_spec_of_another_stack(gpuprov, stack, spec):
     gpuprov("report", "try", "--owner", "somebody", code=1)
 
 
+@pytest.mark.long
 def test_yes_needs_no_terminal(gpuprov, stack):
     gpuprov("down", stack[1], "--yes", *NO_CLOUD, code=8)  # aws was not looked at
     assert ids(gpuprov) == []
 
 
+@pytest.mark.long
 def test_any_other_answer_is_no(gpuprov, stack):
     before = ids(gpuprov)
     for answer in ("n\n", "\n", "yess\n", "\x04"):
@@ -157,6 +159,7 @@ def test_any_other_answer_is_no(gpuprov, stack):
     assert ids(gpuprov) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("told", [False, True])
 def test_an_up_behind_a_down_launches_nothing(gpuprov, stack, told):
     """The down holds the lock while it asks, so the up waits for certain."""
@@ -179,6 +182,7 @@ def test_an_up_behind_a_down_launches_nothing(gpuprov, stack, told):
     assert gpuprov("up", path).code == 0
 
 
+@pytest.mark.long
 def test_an_up_behind_a_down_that_was_not_confirmed(gpuprov, stack):
     path, other = stack
     down = Terminal(gpuprov, "down", other, *NO_CLOUD)
@@ -211,6 +215,7 @@ class Held:
         self.file.close()
 
 
+@pytest.mark.long
 def test_an_up_behind_a_down_that_was_cut(gpuprov, stack):
     """Part of the stack may be gone: to continue it would launch that part again."""
     path, _ = stack
@@ -228,6 +233,7 @@ def test_an_up_behind_a_down_that_was_cut(gpuprov, stack):
     assert len(ids(gpuprov)) == 2
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("column, value, says", [
     ("spec_hash", "f" * 64, "'try' was changed to another spec by another gpuprov (pid 4711)"),
     ("expires_s", "expires_s", None)])
@@ -243,6 +249,7 @@ def test_an_up_behind_an_up(gpuprov, stack, spec, column, value, says):
     assert len(ids(gpuprov)) == (2 if says else 1)
 
 
+@pytest.mark.long
 def test_two_ups_of_one_spec(gpuprov, spec):
     """The second one waits and finds nothing to do."""
     wait = "bootstrap: {steps: [{name: wait, run: 'until test -e /opt/go; do sleep 0.1; done'}]}\n"

@@ -63,6 +63,7 @@ def test_up_to_down(inside, fleet, tmp_path):
     assert boots == [h.sh("cat /proc/sys/kernel/random/boot_id").stdout for h in fleet.nodes]
 
 
+@pytest.mark.long
 def test_a_host_is_in_one_stack_at_a_time(inside, fleet, tmp_path):
     first = write(tmp_path / "a.yaml", dict(SPEC, name="first", nodes=2))
     second = write(tmp_path / "b.yaml", dict(SPEC, name="second", nodes=2))
@@ -87,6 +88,7 @@ def test_a_changed_host_key_is_never_accepted(inside, fleet, tmp_path):
     inside("down", "fleet")
 
 
+@pytest.mark.long
 def test_an_unknown_host_must_be_accepted_aloud(inside, fleet, tmp_path):
     spec = write(tmp_path / "spec.yaml", dict(SPEC, nodes=1))
     host = fleet.nodes[2]
@@ -103,6 +105,7 @@ def test_an_unknown_host_must_be_accepted_aloud(inside, fleet, tmp_path):
     inside("down", "fleet")
 
 
+@pytest.mark.long
 def test_an_accepted_key_is_read_back_and_edits_are_seen(inside, fleet, tmp_path):
     """In a home without ~/.ssh, as in a container: the key is kept, and no later run needs the option."""
     spec = write(tmp_path / "spec.yaml", dict(SPEC, nodes=1))
@@ -172,6 +175,7 @@ def test_a_wrong_hosts_file(inside, tmp_path, text, message):
     assert message in out.err, out
 
 
+@pytest.mark.long
 def test_killed_in_the_middle(inside, fleet, tmp_path):
     spec = write(tmp_path / "spec.yaml", SPEC)
     for n in range(4):

@@ -36,6 +36,7 @@ printf 'name: jail\\nnodes: 2\\noffers: [{provider: local}]\\nlimits: {ttl: 20m}
 """
 
 
+@pytest.mark.long
 def test_nodes_in_a_chroot_without_a_mount_point(gpuprov, tmp_path):
     at = tmp_path / "jail"
     at.mkdir()

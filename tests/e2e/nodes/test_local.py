@@ -96,6 +96,7 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     assert "nothing was found" not in gpuprov("down", "e2e", code=8, env={"AWS_EC2_METADATA_DISABLED": "true"}).out
 
 
+@pytest.mark.long
 def test_a_changed_spec_is_applied_to_the_same_nodes(gpuprov, spec, tmp_path):
     first = spec(SPEC.format(name="chg", nodes=1))
     ids = [n["id"] for n in gpuprov.json("up", first, timeout=300)["stack"]["nodes"]]
@@ -132,6 +133,7 @@ def moved_to(gpuprov):
     return at - claim["created"]
 
 
+@pytest.mark.long
 def test_a_changed_ttl_moves_the_deadline(gpuprov, spec):
     """The nodes stay, ready, and the holder ends them at the new deadline."""
     first = gpuprov.json("up", spec(MOVED), timeout=300)
@@ -161,6 +163,7 @@ def test_a_deadline_that_has_passed_is_refused(gpuprov, spec):
     gpuprov("down", "mv", code=None)
 
 
+@pytest.mark.long
 def test_a_failing_step_is_named_and_resumed(gpuprov, spec, tmp_path):
     text = SPEC.format(name="bad", nodes=2).replace(
         'run: "echo hello > /opt/hello"', 'run: "test -e /opt/allowed && echo hello > /opt/hello"')
@@ -202,6 +205,7 @@ def test_a_node_that_powers_off_in_the_middle(gpuprov, spec):
     gpuprov("down", "off")
 
 
+@pytest.mark.long
 def test_ready_nodes_that_reboot_or_power_off(gpuprov, spec):
     path = spec(SPEC.format(name="again", nodes=2))
     first = gpuprov.json("up", path, timeout=300)
@@ -361,6 +365,7 @@ def test_down_on_a_full_disk(gpuprov, spec, tmp_path):
         assert gpuprov.json("status", env=env)["stacks"] == []
 
 
+@pytest.mark.long
 def test_down_when_another_cloud_has_no_credentials(gpuprov, spec):
     """The nodes here are ended all the same, and exit 8 says where nobody could look."""
     path = spec(SPEC.format(name="both", nodes=1).replace(
@@ -373,6 +378,7 @@ def test_down_when_another_cloud_has_no_credentials(gpuprov, spec):
     assert not stack_members(gpuprov.state) and not any((gpuprov.state / "local").iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["name", "spec"])
 def test_down_by_name_looks_where_the_spec_does(gpuprov, spec, first):
     """The step that exit 8 advises, and a down by name alone, never state an end that nobody has seen."""
@@ -390,6 +396,7 @@ def test_down_by_name_looks_where_the_spec_does(gpuprov, spec, first):
     assert gpuprov.json("down", "both", "--in", "local", env=env)["gone"] is True
 
 
+@pytest.mark.long
 def test_packages_install_through_the_stack(gpuprov, spec):
     path = spec(SPEC.format(name="pkg", nodes=1).replace("bootstrap:", "bootstrap:\n  packages: [hello]"))
     gpuprov("up", path, timeout=300)

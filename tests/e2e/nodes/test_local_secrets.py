@@ -144,6 +144,7 @@ def assert_walls(gpuprov, p):
     assert not unread, f"a node does not read {unread}"
 
 
+@pytest.mark.long
 def test_a_node_reads_nothing_that_the_world_may_not(gpuprov, spec, planted):
     plant_before(planted)
     gpuprov("up", spec(SPEC), timeout=300)
@@ -157,6 +158,7 @@ def test_a_node_reads_nothing_that_the_world_may_not(gpuprov, spec, planted):
     gpuprov("down", "secrets")
 
 
+@pytest.mark.long
 def test_what_a_node_changes_stays_its_own(gpuprov, spec, planted):
     """The machine's folders below are untouched, and a package's database can be locked and written."""
     planted.file(f"/usr/local/{planted.mark}", 0o644, hidden=False)

@@ -89,6 +89,7 @@ def peak_kib(gpuprov, path):
     return peak
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_up_hardly_grows_with_the_number_of_nodes(gpuprov, spec):

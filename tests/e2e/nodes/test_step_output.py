@@ -83,6 +83,7 @@ def test_a_last_line_without_a_newline(gpuprov, spec, run, why):
     assert file.read_text().splitlines()[-1] == "no newline"
 
 
+@pytest.mark.long
 def test_100_mb_of_output_of_five_nodes(gpuprov, spec):
     path = make(spec, "big", ["head -c 100000000 /dev/zero | tr '\\0' a | fold -w 99; echo", "echo the end; exit 1"], nodes=5)
     failed = gpuprov("up", path, code=6, env=TOKEN)
@@ -103,6 +104,7 @@ def test_a_step_that_prints_nothing(gpuprov, spec):
     gpuprov("down", "mute")
 
 
+@pytest.mark.long
 def test_following_what_another_gpuprov_does(gpuprov, spec, tmp_path):
     path = make(spec, "fol", ["touch /opt/here; until test -e /opt/go; do sleep 0.1; done; touch /opt/done"])
     gpuprov("logs", "-f", "fol", code=1)  # nothing is there and nobody works on it

@@ -130,6 +130,7 @@ def test_a_mount_that_stopped_to_answer_is_made_again(node):
     assert "part-1" in node.host.sh("timeout 20 ls /data/train").stdout
 
 
+@pytest.mark.long
 def test_secrets_are_in_nothing_that_others_read(node):
     node.host.put("/pattern", "sEc'ReT\n")
     node.host.put("/look.sh", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -oFf /pattern\n"

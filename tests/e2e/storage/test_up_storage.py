@@ -8,6 +8,7 @@ from fleet import Fleet
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
 
+@pytest.mark.long
 def test_up_copies_files_and_again_when_they_change(gpuprov, tmp_path):
     with Fleet(tmp_path / "fleet", 2) as fleet:
         inside = fleet.enter(gpuprov, tmp_path)

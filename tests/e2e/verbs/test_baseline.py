@@ -32,6 +32,7 @@ def test_three_have_no_median_to_speak_of():
     assert (got["verdict"], status) == ("pass", 0)
 
 
+@pytest.mark.long
 def test_an_unknown_model_is_unrated_and_passes_on_counters():
     results, end, status = run(gpus=4, standin="profile=unknown", checks="gpu.health,gpu.memory,gpu.bandwidth")
     assert (end["verdict"], status) == ("pass", 0), results
@@ -67,6 +68,7 @@ def check(report, name):
     return next(c for c in report["nodes"][0]["checks"] if c["check"] == name)
 
 
+@pytest.mark.long
 def test_calibrate(gpus, calibrated):
     report, done = local(gpus, "--calibrate", "--baseline", calibrated)
     assert "figures written to" in done.stderr

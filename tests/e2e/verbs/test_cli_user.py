@@ -184,6 +184,7 @@ def test_long_results_and_a_reader_that_leaves(gpuprov):
         assert p.returncode == 1 and "could not write" in err and len(err.splitlines()) == 1, err
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_a_full_stdout_hides_no_exit_code(gpuprov, spec):

@@ -72,6 +72,7 @@ def test_the_table_and_the_recipes_name_the_same_files():
         assert named[what] == recipe.new.keys() | recipe.rows.keys(), what
 
 
+@pytest.mark.long
 def test_the_copy_keeps_the_include_rules(tree):
     p = subprocess.run([sys.executable, "tests/lint/includes.py"], cwd=tree, capture_output=True, text=True, check=False)
     assert p.returncode == 0, p.stdout
@@ -142,6 +143,7 @@ def test_the_driver_is_chosen(copy, spec):
     assert one["values"]["driver"]["value"] == "999" and one["driver_minimum"] == "999.10.01"
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_step_check_and_form_work_on_a_node(copy, spec):

@@ -72,6 +72,7 @@ def test_ctrl_c_at_the_question(gpuprov, spec):
     assert gpuprov.json("status")["stacks"] == []
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
 def test_yes_goes_on(gpuprov, spec):

@@ -95,6 +95,7 @@ def nothing_runs(gpuprov, said):
         assert left.strip() == "", f"{slot}: {left}\n{said}"
 
 
+@pytest.mark.long
 def test_a_gang_and_its_bad_days(gpuprov, spec):
     path = spec(SPEC)
     up = gpuprov.json("up", path, "--jobs", 2, timeout=300)  # a gang larger than the pool
@@ -128,6 +129,7 @@ def test_a_floor_of_a_check_that_cannot_run_is_refused(gpuprov, spec):
     assert "net.pair" in refused.err + refused.out
 
 
+@pytest.mark.long
 def test_a_floor_of_a_check_that_was_skipped_is_not_held(gpuprov, spec):
     """The kernel's log of this machine is not a clone's to read: with a floor that is not READY."""
     path = spec("name: gang\nnodes: 1\noffers: [{provider: local}]\nlimits: {ttl: 20m}\n"

@@ -173,6 +173,7 @@ def inside(gpuprov, fleet, tmp_path):
     return fleet.enter(gpuprov, tmp_path)
 
 
+@pytest.mark.long
 def test_hosts(inside, fleet, tmp_path):
     env = {"TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()
