@@ -34,13 +34,14 @@ struct bootstrap_req {
     const struct bootstrap_pick *pick; /* NULL: all steps are probed and applied */
     const struct spec *spec;
     const char *stack, *uid;
-    bool launched;         /* gpuprov made the node: its clock and its timers are ours */
-    bool wait_cloud_init;  /* the node was created with user-data */
-    bool container;        /* it has no kernel, driver, init or mounts of its own: steps about those are left out */
-    bool ends_itself;      /* a poweroff terminates it: the deadline unit is required on it */
-    int64_t expires_s;     /* its deadline: wall, the cloud's clock */
-    int64_t ttl_s;         /* time left until the deadline */
-    bool packages_allowed; /* false: a package step is refused with packages_refusal */
+    bool launched;          /* gpuprov made the node: its clock and its timers are ours */
+    bool wait_cloud_init;   /* the node was created with user-data */
+    bool container;         /* it has no kernel, driver, init or mounts of its own: steps about those are left out */
+    bool ends_itself;       /* the deadline unit is required on it */
+    const char *end_script; /* the template by which the unit ends it; NULL: a poweroff terminates it */
+    int64_t expires_s;      /* its deadline: wall, the cloud's clock */
+    int64_t ttl_s;          /* time left until the deadline */
+    bool packages_allowed;  /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
     struct bootstrap_cache cache;
     const char *image_name; /* for "no driver: image X has none" */

@@ -8,6 +8,7 @@
 #include "templates/templates.h"
 
 #define CLOUD_INIT_S 600
+#define ENDS_WITHIN "600" /* seconds: Azure states up to 10 minutes for a new role assignment */
 
 static int64_t seconds_left(const struct boot *b, const struct boot_item *it) {
     int64_t left = clock_left_ms(b->req->deadline_ms) / 1000;
@@ -40,11 +41,13 @@ static void cloud_init_vars(const struct boot *b GP_UNUSED, const struct boot_it
 }
 
 static void deadline_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
-    struct deadline_req req = {.uid = b->req->uid, .expires_s = b->req->expires_s, .ttl_s = b->req->ttl_s};
+    struct deadline_req req = {
+        .uid = b->req->uid, .expires_s = b->req->expires_s, .ttl_s = b->req->ttl_s, .end_script = b->req->end_script};
     GP_AUTO_STR struct str line = {0};
     struct gp_error err = {0};
     /* fails only without a deadline: then nothing is installed, and verify fails */
     boot_var(out, "INSTALL", template_deadline(&req, &line, &err) == 0 ? line.s : "false");
+    boot_var(out, "ENDS_WITHIN", b->req->end_script != NULL ? ENDS_WITHIN : "");
 }
 
 static void packages_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {

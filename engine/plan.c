@@ -367,7 +367,7 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
         return r;
     }
     const struct provider_ops *ops = ops_of_nodes(run);
-    enum offer_ends ends = ops->ends;
+    enum offer_ends ends = run_nodes_end(run, ops);
     if (missing > 0) {
         const struct offer *o = &plan.offers.list.items[0];
         GP_AUTO_FREE char *text = offer_text(o);

@@ -108,7 +108,7 @@ static const char *ends_of(const struct run *run) {
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists) name = run->nodes[i].res.provider;
     const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
-    return ops != NULL ? offer_ends_name(ops->ends) : "";
+    return ops != NULL ? offer_ends_name(run_nodes_end(run, ops)) : "";
 }
 
 /* A node in a place that could not be looked at is shown from the journal, and its verdict reports that. */

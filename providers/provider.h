@@ -22,6 +22,8 @@
 enum guest_end {
     GUEST_NOTHING,  /* a poweroff stops the node, not the bill */
     GUEST_POWEROFF, /* a poweroff terminates it: bootstrap requires the deadline unit on it */
+    GUEST_DELETES,  /* a poweroff does not, but a node with the right to (offer.ends, resource.ends_itself) deletes
+                       itself: its deadline unit runs end_script */
 };
 /* The kind of a node. A container of a cloud has no kernel, driver, init or mounts of its own: bootstrap takes only the
  * steps that need none, user_data is the script that starts its sshd, and its spec_provider has `container` set. A
@@ -121,6 +123,7 @@ struct provider_ops {
     const char *note;                 /* `plan` prints it with the offers; NULL: none */
     enum offer_ends ends;             /* default of its offers (offer.ends) */
     enum guest_end guest_end;
+    const char *end_script; /* GUEST_DELETES: the template (templates/) with which a node deletes itself; else NULL */
     enum node_shape node_shape;
     size_t user_data_max;    /* bytes; 0: not supported */
     int64_t poll_ms;         /* pause between two lists while nodes start: the shortest that its rate limits allow */

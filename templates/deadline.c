@@ -13,14 +13,19 @@ static int render_conf(const struct deadline_req *req, struct str *conf, struct 
     snprintf(ttl, sizeof ttl, "%lld", (long long)req->ttl_s);
     snprintf(grace, sizeof grace, "%lld", (long long)(req->grace_s ? req->grace_s : GRACE_S));
     snprintf(tick, sizeof tick, "%lld", (long long)(req->tick_s ? req->tick_s : TICK_S));
-    const struct template_var vars[] = {
-        {"EXPIRES", expires}, {"TTL", ttl}, {"GRACE", grace}, {"TICK", tick}, {NULL, NULL}};
+    const struct template_var vars[] = {{"EXPIRES", expires},
+                                        {"TTL", ttl},
+                                        {"GRACE", grace},
+                                        {"TICK", tick},
+                                        {"END", req->end_script != NULL ? "/etc/gpuprov/end.sh" : ""},
+                                        {NULL, NULL}};
     return template_render("cloud-init/deadline.conf", vars, conf, err);
 }
 
 int template_deadline(const struct deadline_req *req, struct str *out, struct gp_error *err) {
-    static const char line[] = "UID_=@@UID@@ CONF=@@b64:CONF@@ UNIT=@@b64:UNIT@@ SCRIPT=@@b64:SCRIPT@@; "
-                               "eval \"$(echo @@b64:INSTALL@@ | base64 -d)\"";
+    static const char line[] =
+        "UID_=@@UID@@ CONF=@@b64:CONF@@ UNIT=@@b64:UNIT@@ SCRIPT=@@b64:SCRIPT@@ END_=@@b64:END@@; "
+        "eval \"$(echo @@b64:INSTALL@@ | base64 -d)\"";
     if (req->expires_s <= 0 || req->ttl_s <= 0 || req->grace_s < 0 || req->tick_s < 0)
         return gp_fail(err, GP_EUSAGE, "deadline: the node has no deadline");
     if (req->uid == NULL || req->uid[0] == '\0' || strspn(req->uid, "0123456789abcdef") != strlen(req->uid))
@@ -28,15 +33,18 @@ int template_deadline(const struct deadline_req *req, struct str *out, struct gp
     const struct template_file *script = template_find("cloud-init/deadline.sh");
     const struct template_file *unit = template_find("cloud-init/deadline.service");
     const struct template_file *install = template_find("cloud-init/install.sh");
-    if (!script || !unit || !install)
+    const struct template_file *end = req->end_script != NULL ? template_find(req->end_script) : NULL;
+    if (!script || !unit || !install || (req->end_script != NULL && !end))
         return gp_fail(err, GP_EINTERNAL, "the templates of a node's own deadline are not in this program");
     GP_AUTO_FREE char *script_text = xstrndup((const char *)script->data, script->size);
     GP_AUTO_FREE char *unit_text = xstrndup((const char *)unit->data, unit->size);
     GP_AUTO_FREE char *install_text = xstrndup((const char *)install->data, install->size);
+    GP_AUTO_FREE char *end_text = end != NULL ? xstrndup((const char *)end->data, end->size) : xstrdup("");
     GP_AUTO_STR struct str conf = {0};
     int rc = render_conf(req, &conf, err);
     if (rc) return rc;
     const struct template_var vars[] = {{"UID", req->uid},   {"CONF", conf.s},          {"SCRIPT", script_text},
-                                        {"UNIT", unit_text}, {"INSTALL", install_text}, {NULL, NULL}};
+                                        {"UNIT", unit_text}, {"INSTALL", install_text}, {"END", end_text},
+                                        {NULL, NULL}};
     return template_render_text("deadline", line, sizeof line - 1, vars, out, err);
 }

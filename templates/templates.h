@@ -25,14 +25,15 @@ int template_render(const char *name, const struct template_var *vars, struct st
 int template_render_text(const char *what, const char *text, size_t n, const struct template_var *vars, struct str *out,
                          struct gp_error *err);
 
-/* A node's own deadline, for clouds where a poweroff terminates a node: a unit that counts its time across
- * reboots. */
+/* A node's own deadline: a unit that counts its time across reboots, then powers off where that terminates a node, or
+ * runs a script that deletes it. */
 struct deadline_req {
-    const char *uid;   /* of the stack */
-    int64_t expires_s; /* wall */
-    int64_t ttl_s;     /* of use; the node adds grace_s */
-    int64_t grace_s;   /* 0: 300 */
-    int64_t tick_s;    /* the node checks this often; 0: 30 */
+    const char *uid;        /* of the stack */
+    int64_t expires_s;      /* wall */
+    int64_t ttl_s;          /* of use; the node adds grace_s */
+    int64_t grace_s;        /* 0: 300 */
+    int64_t tick_s;         /* the node checks this often; 0: 30 */
+    const char *end_script; /* the template that ends the node ("cloud-init/end-azure.sh"); NULL: a poweroff does */
 };
 /* A line for sh, run as root, that installs and starts the unit. Run again it keeps the counted time.
  * -GP_EUSAGE: no deadline, or a malformed uid. */

@@ -33,7 +33,8 @@ enum resource_kind {
     RES_NETWORK,   /* a VPC of the stack's own */
     RES_SUBNET,    /* in such a network */
     RES_NIC,       /* left behind by its instance */
-    RES_KIND_MAX = RES_NIC
+    RES_GRANT,     /* a right of one node at the cloud, such as to delete itself */
+    RES_KIND_MAX = RES_GRANT
 };
 enum resource_state {
     RES_PENDING, /* accepted, not running yet */
@@ -78,6 +79,7 @@ struct resource {
     char *unreadable;  /* why its tags did not decode, one line; "": they did. Without owner, stack
                               and uid it has no owner: it is reported, never used, destroyed or recorded */
     int rdma;          /* RDMA devices that the cloud gives it; -1: unknown. Not in the journal */
+    bool ends_itself;  /* the cloud shows that this node may delete itself at its deadline. Not in the journal */
     int gpus;          /* GPUs of the node's offer; -1: unknown */
     bool other_run;    /* launched by another run at the same time: it has that run's
                               first-contact key */

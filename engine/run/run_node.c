@@ -60,6 +60,12 @@ bool run_any_exists(const struct run *run) {
     return false;
 }
 
+enum offer_ends run_nodes_end(const struct run *run, const struct provider_ops *ops) {
+    bool all = run_any_exists(run);
+    for (int i = 0; i < run->n_nodes; i++) all = all && (!run->nodes[i].exists || run->nodes[i].res.ends_itself);
+    return all ? ENDS_GUEST : ops->ends;
+}
+
 int run_node_save(const struct run_node *n, struct gp_error *err) {
     return journal_node_put(n->run->e->journal, n->run->stack.uid, &n->rec, err);
 }

@@ -42,6 +42,9 @@ void run_nodes_alloc(struct run *run, int n);
 int run_nodes_recall(struct run *run, struct gp_error *err);
 void run_nodes_free(struct run *run);
 bool run_any_exists(const struct run *run); /* any node has a machine */
+/* Who ends the nodes that exist at their deadline: ops->ends, or the nodes themselves where the cloud shows that every
+ * one of them may. ops: their provider. */
+enum offer_ends run_nodes_end(const struct run *run, const struct provider_ops *ops);
 /* Sets a node back to NODE_REACHING (validate, a changed spec, after a crash) and saves it. */
 int run_node_restart(struct run_node *n, struct gp_error *err);
 /* Writes its record to the journal. */

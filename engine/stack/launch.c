@@ -176,20 +176,28 @@ static int64_t time_left_s(const struct run *run, const struct provider *p) {
     return GP_MAX(run->stack.expires_s - clock_wall_s() - p->clock_skew_s, (int64_t)60);
 }
 
-static int render_user_data(struct launch *l, const struct provider *p, struct str *out, struct gp_error *err) {
+static bool ends_itself(const struct provider *p, const struct offer *o) {
+    return p->ops->guest_end == GUEST_POWEROFF || (p->ops->guest_end == GUEST_DELETES && o->ends == ENDS_GUEST);
+}
+
+static int render_user_data(struct launch *l, const struct provider *p, const struct offer *o, struct str *out,
+                            struct gp_error *err) {
     struct run *run = l->run;
     struct container_start_req start = {.login_pubkey = run->login.pubkey,
                                         .host_key_private = secret_reveal(&l->host_key),
                                         .host_key_public = l->host_key_public,
                                         .max = p->ops->user_data_max};
     if (p->ops->node_shape == NODE_CONTAINER) return template_container_start(&start, out, err);
-    struct deadline_req end = {.uid = run->stack.uid, .expires_s = run->stack.expires_s, .ttl_s = time_left_s(run, p)};
+    struct deadline_req end = {.uid = run->stack.uid,
+                               .expires_s = run->stack.expires_s,
+                               .ttl_s = time_left_s(run, p),
+                               .end_script = p->ops->end_script};
     struct cloud_init_req req = {.login_pubkey = run->login.pubkey,
                                  .host_key_private = secret_reveal(&l->host_key),
                                  .host_key_public = l->host_key_public,
                                  .stack = run->stack.name,
                                  .uid = run->stack.uid,
-                                 .deadline = p->ops->guest_end == GUEST_POWEROFF ? &end : NULL,
+                                 .deadline = ends_itself(p, o) ? &end : NULL,
                                  .max = p->ops->user_data_max};
     return template_cloud_init(&req, out, err);
 }
@@ -245,7 +253,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     if (r == 0) r = check_alone(run, p, err);
     if (r == 0 && p->ops->user_data && l->host_key_public == NULL)
         r = ssh_key_make("gpuprov-first-contact", &l->host_key, &l->host_key_public, err);
-    if (r == 0 && p->ops->user_data) r = render_user_data(l, p, &user_data, err);
+    if (r == 0 && p->ops->user_data) r = render_user_data(l, p, o, &user_data, err);
     int attempt = 0;
     for (int s = first; s < first + count; s++) attempt = GP_MAX(attempt, run->nodes[s].rec.attempt + 1);
     for (int s = first; r == 0 && s < first + count; s++) {

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# deadline.sh CONFIG: powers off this node at its deadline, without gpuprov and without credentials.
+# deadline.sh CONFIG: ends this node at its deadline, without gpuprov: it powers off, or runs the script END until the
+# cloud has deleted it.
 # CONFIG sets EXPIRES (wall clock, seconds since the epoch), TTL and GRACE (seconds of use), and may
-# set TICK, FORCE_AFTER, SYSRQ_AFTER, STATE. Used time is monotonic and is kept in a file that
+# set TICK, END, RETRY, FORCE_AFTER, SYSRQ_AFTER, STATE. Used time is monotonic and is kept in a file that
 # survives reboots. The wall clock counts only while it is synchronized. MACHINE: the machine that CONFIG is for.
 set -u
-TICK=30 FORCE_AFTER=90 SYSRQ_AFTER=60 HOLD=300 STATE=/var/lib/gpuprov/deadline-used MACHINE=
+TICK=30 FORCE_AFTER=90 SYSRQ_AFTER=60 HOLD=300 RETRY=30 END= STATE=/var/lib/gpuprov/deadline-used MACHINE=
 # shellcheck disable=SC1090
 . "$1"
 
@@ -25,6 +26,13 @@ clock_is_right() {
 uptime_s() { read -r up _ </proc/uptime; up=${up%%.*}; }
 
 end_node() {
+    if [ -n "$END" ]; then # a poweroff would stop this node, but not its bill
+        echo "gpuprov: this node deletes itself now: $1"
+        while :; do
+            sh "$END" delete
+            sleep "$RETRY"
+        done
+    fi
     echo "gpuprov: this node powers off now: $1"
     poweroff &
     sleep "$FORCE_AFTER"

@@ -17,6 +17,7 @@ if ! [ -s /etc/gpuprov/deadline.conf ]; then
         base64 | put /etc/gpuprov/deadline.conf
 fi
 echo "$SCRIPT" | put /etc/gpuprov/deadline.sh
+[ -z "$END_" ] || echo "$END_" | put /etc/gpuprov/end.sh
 echo "$UNIT" | put /etc/systemd/system/gpuprov-deadline.service
 systemctl daemon-reload
 systemctl enable gpuprov-deadline.service
