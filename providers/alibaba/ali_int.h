@@ -207,6 +207,9 @@ void ali_interface_add(struct str *query, const struct ali *a, const struct crea
  * fails is reported as a warning: the interfaces go with their machines. */
 void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner, const char *stack,
                        struct resource_list *machines);
+/* The same for the machines of a stack whose launch was cut before that. */
+void ali_fabric_complete(struct ali *a, const struct spec *spec, const struct stack *stack,
+                         const struct resource_list *known);
 
 /* --- quotas (quota.c) --- */
 struct ali_vcpus {

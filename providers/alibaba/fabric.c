@@ -42,6 +42,9 @@ char *ali_fabric_text(const struct ali *a, const struct spec *spec, const char *
 
 /* --- the request --- */
 
+/* Of the interfaces beside the primary ones. */
+static char *interface_name(const char *stack) { return xasprintf("gpuprov-%s", stack); }
+
 static void param(struct str *query, int n, const char *name, const char *value) {
     ali_paramf(query, value, "NetworkInterface.%d.%s", n, name);
 }
@@ -57,7 +60,7 @@ void ali_interface_add(struct str *query, const struct ali *a, const struct crea
     const struct offer *o = req->offer;
     const struct ali_erdma *e =
         req->spec->nodes > 1 && req->spec->fabric == FABRIC_AUTO ? find(a, o->region, o->instance_type) : NULL;
-    GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", req->stack->name);
+    GP_AUTO_FREE char *name = interface_name(req->stack->name);
     if (e == NULL) {
         ali_param(query, "VSwitchId", at->vswitch);
         ali_param(query, "SecurityGroupId", at->group);
@@ -180,4 +183,74 @@ void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner
         for (size_t k = 0; k < seen.list.len; k++)
             if (strcmp(machines->list.items[i].id, seen.list.items[k].id) == 0)
                 machines->list.items[i].rdma = seen.list.items[k].rdma;
+}
+
+/* --- a launch that was cut before its interfaces had tags --- */
+
+struct bare {
+    const char *name;
+    const struct resource_list *known;
+    struct strv ids;
+};
+
+/* One of the stack's name, at a machine of the stack, that nobody has tagged. */
+static int on_interface(void *ctx, const json_t *item, struct gp_error *err) {
+    struct bare *b = ctx;
+    const char *id = json_str(item, "NetworkInterfaceId", ""), *at = json_str(item, "InstanceId", "");
+    struct tags tags;
+    (void)err;
+    if (!ali_id(id, "eni-") || strcmp(json_str(item, "NetworkInterfaceName", ""), b->name) != 0) return 0;
+    ali_tags_decode(item, &tags);
+    bool tagged = tags.owner != NULL && tags.owner[0] != '\0', ours = false;
+    tags_clear(&tags);
+    for (size_t i = 0; i < b->known->list.len; i++) {
+        const struct resource *k = &b->known->list.items[i];
+        ours = ours || (k->kind == RES_INSTANCE && k->state != RES_GONE && strcmp(k->id, at) == 0);
+    }
+    if (ours && !tagged) strv_add(&b->ids, id);
+    return 0;
+}
+
+static int complete_region(struct ali *a, const struct stack *stack, const char *region, struct bare *b,
+                           struct gp_error *err) {
+    struct ali_list l = {.service = ALI_ECS,
+                         .region = region,
+                         .action = "DescribeNetworkInterfaces",
+                         .items = "NetworkInterfaceSets.NetworkInterfaceSet",
+                         .page = 100,
+                         .each = on_interface,
+                         .ctx = b};
+    struct tags tags;
+    ali_begin(&l.query, region);
+    ali_param(&l.query, "Type", "Secondary");
+    ali_param(&l.query, "NetworkInterfaceName", b->name);
+    int r = ali_list_one(a, &l, err);
+    if (r != 0 || b->ids.n == 0) return r;
+    tags_of_stack(&tags, stack);
+    r = tag(a, region, &tags, &b->ids, err);
+    tags_clear(&tags);
+    return r;
+}
+
+void ali_fabric_complete(struct ali *a, const struct spec *spec, const struct stack *stack,
+                         const struct resource_list *known) {
+    GP_AUTO_STRV struct strv regions = {0};
+    GP_AUTO_FREE char *name = interface_name(stack->name);
+    if (spec->nodes < 2 || spec->fabric != FABRIC_AUTO) return;
+    for (size_t i = 0; i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        if (k->kind == RES_INSTANCE && str_eq(k->provider, "alibaba") && ali_region_valid(k->region) &&
+            !strv_has(&regions, k->region))
+            strv_add(&regions, k->region);
+    }
+    for (size_t i = 0; i < regions.n; i++) {
+        struct bare b = {.name = name, .known = known};
+        struct gp_error err = {0};
+        if (complete_region(a, stack, regions.v[i], &b, &err) != 0)
+            event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "fabric",
+                       "alibaba: the further interfaces of the nodes in %s could not be read or tagged: %s; they are "
+                       "released with their nodes",
+                       regions.v[i], err.msg);
+        strv_clear(&b.ids);
+    }
 }

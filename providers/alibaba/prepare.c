@@ -255,9 +255,10 @@ static int take(struct ali *a, const struct prepare_req *req, bool made, struct 
 }
 
 /* A stack that has machines keeps its claim: its groups get the rules of the current spec, its machines the deadline,
- * and the claim the regions and the times. */
+ * their interfaces the tags that they lack, and the claim the regions and the times. */
 static int apply(struct ali *a, const struct prepare_req *req, struct gp_error *err) {
     int r = ali_release_move(a, req->stack, req->known, err);
+    if (r == 0) ali_fabric_complete(a, req->spec, req->stack, req->known);
     for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {
         const struct resource *k = &req->known->list.items[i];
         if (k->state == RES_GONE || !str_eq(k->provider, "alibaba") || !str_eq(k->uid, req->stack->uid)) continue;

@@ -547,8 +547,9 @@ class Alibaba(Gateway):
     def do_DescribeNetworkInterfaces(self, q, _):
         items = [{"NetworkInterfaceId": nid, "Status": "InUse" if one["instance"] else "Available", "ZoneId": one["zone"],
                   "InstanceId": one["instance"], "VSwitchId": one["vswitch"], "Tags": self.tag_list(one["tags"]),
-                  "NetworkInterfaceTrafficMode": one["mode"], "Type": one["kind"]}
-                 for nid, one in self.nics.items() if self.tagged(one["tags"], q)]
+                  "NetworkInterfaceTrafficMode": one["mode"], "Type": one["kind"], "NetworkInterfaceName": one.get("name", "")}
+                 for nid, one in self.nics.items() if self.tagged(one["tags"], q) and
+                 q.get("Type", one["kind"]) == one["kind"] and q.get("NetworkInterfaceName", one.get("name", "")) == one.get("name", "")]
         return self.page("NetworkInterfaceSets", "NetworkInterfaceSet", items, q)
 
     def do_DeleteNetworkInterface(self, q, _):

@@ -140,7 +140,7 @@ def interfaces(q, network):
     if any(not 0 <= n < cards for n in used) or (used and cards < 2):
         raise fault(400, "InvalidParameter.NetworkCardIndex", "the instance type has %d network cards" % cards)
     return (dict(q, VSwitchId=first["VSwitchId"], SecurityGroupId=first["SecurityGroupId"], mode=modes[0]),
-            [{"kind": "Secondary", "mode": m, "keep": o.get("DeleteOnRelease", "true") != "true"}
+            [{"kind": "Secondary", "mode": m, "name": o.get("NetworkInterfaceName", ""), "keep": o.get("DeleteOnRelease", "true") != "true"}
              for o, m in zip(others, modes[1:])])
 
 

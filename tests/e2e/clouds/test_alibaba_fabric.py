@@ -148,3 +148,26 @@ def test_plan_names_the_fabric_of_a_gang(tmp_path, gpuprov, cloud, kind, fabric,
     gpuprov.env.update(cloud.environment(), NO_PROXY="*", no_proxy="*", AWS_EC2_METADATA_DISABLED="true")
     text = spec(tmp_path, gpu=None, offer={"instance_type": kind}, bootstrap={"fabric": fabric})
     assert words in gpuprov("plan", text, code=2).out
+
+
+def test_a_cut_launch_is_completed(tmp_path, gpuprov, cloud):
+    """The next `up` tags the interfaces of the stack's name at its own nodes, and no other."""
+    gpuprov.env.update(cloud.environment(), NO_PROXY="*", no_proxy="*", AWS_EC2_METADATA_DISABLED="true")
+    text = spec(tmp_path, **TWO, access={"ssh_from": ["203.0.113.0/24"], "timeout": "1s"})
+    gpuprov("up", text, code=6)
+    further = {nid: nic for nid, nic in cloud.nics.items() if nic["kind"] == "Secondary"}
+    assert len(further) == 2
+    for nic in further.values():
+        nic["tags"].clear()  # as if `up` had been killed after RunInstances
+    name, node = next((n["name"], n["instance"]) for n in further.values())
+    others = {"eni-elsewhere0001": {"name": name, "instance": "i-elsewhere0001"},
+              "eni-byhand00000001": {"name": "by-hand", "instance": node}}
+    for nid, nic in others.items():
+        cloud.nics[nid] = dict(next(iter(further.values())), tags={}, **nic)
+    gpuprov("up", text, code=6)
+    assert all(nic["tags"].get("gpuprov:uid") and nic["tags"].get("gpuprov:stack") for nic in further.values())
+    assert not any(cloud.nics[nid]["tags"] for nid in others)
+    for nid in others:
+        del cloud.nics[nid]
+    gpuprov("down", "contract")
+    assert cloud.left() == []
