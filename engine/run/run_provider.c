@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The providers of a run: each is opened once, and closed with the run. One thread at a time for one run: the verb's,
- * the watcher's while that runs, or that of a search at one provider. */
+ * the watcher's while that runs, or that of a search at one provider. Several providers are opened side by side. */
 #include "base/gp_base.h"
 
 #include "engine/run/run_provider.h"
 
 #include "engine/run/owner.h"
+#include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 
 struct provider *run_provider_opened(const struct run *run, const char *name) {
@@ -93,23 +94,56 @@ int run_offer_provider(struct run *run, const char *name, struct provider **ret,
     return r;
 }
 
+/* One provider that is being opened. */
+struct opening {
+    const struct run *run;
+    const char *name;
+    struct provider *p;
+    struct gp_error why;
+    int r;
+};
+
+/* In a thread of its own: reads the run and changes nothing in it. */
+static void open_one(void *ctx, size_t i) {
+    struct opening *o = (struct opening *)ctx + i;
+    o->r = run_provider_open(o->run, provider_find(o->name), o->run->owner, &o->p, &o->why);
+}
+
+/* Opens them in their order until one has decided the owner, and the others side by side: they are opened for that
+ * owner. The results are in the order of `all`. */
+static void open_side_by_side(struct run *run, struct opening *all, size_t n) {
+    size_t i = 0;
+    for (; i < n && run->owner == NULL; i++) all[i].r = run_provider(run, all[i].name, &all[i].p, &all[i].why);
+    if (i < n) pool_each(n - i, open_one, all + i);
+    for (; i < n; i++)
+        if (all[i].r == 0) vec_push(&run->providers, all[i].p);
+}
+
 /* Opens every provider (check false), or closes those that the stack cannot use (true). Of their errors that of the
  * provider that the spec names first is kept in `first`. */
 static int open_each(struct run *run, const struct owner_order *order, const char *known, bool check,
                      struct gp_error *first, struct gp_error *err) {
+    struct opening *all = xcalloc(order->names.len + 1, sizeof *all);
+    size_t n = 0;
+    int r = 0;
     for (size_t i = 0; i < order->names.len; i++) {
-        const char *name = order->names.items[i];
-        struct provider *p = run_provider_opened(run, name);
-        struct gp_error why = {0};
-        if (check && p == NULL) continue; /* reported already */
-        int r = check ? run_offer_provider(run, name, &p, &why) : run_provider(run, name, &p, &why);
-        if (r == 0) continue;
-        if (r == -GP_ECANCELLED || str_eq(name, known)) { /* without its home nothing is known of the stack */
-            if (err != NULL) *err = why;
-            return r;
-        }
-        note_not_open(run, name, &why);
+        bool is_open = run_provider_opened(run, order->names.items[i]) != NULL;
+        if (is_open == check) all[n++] = (struct opening){.run = run, .name = order->names.items[i]};
     }
+    if (!check) open_side_by_side(run, all, n);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct opening *o = &all[i];
+        if (check) o->r = run_offer_provider(run, o->name, &o->p, &o->why);
+        if (o->r == 0) continue;
+        if (o->r == -GP_ECANCELLED || str_eq(o->name, known)) { /* without its home nothing is known of the stack */
+            if (err != NULL) *err = o->why;
+            r = o->r;
+            continue;
+        }
+        note_not_open(run, o->name, &o->why);
+    }
+    free(all);
+    if (r != 0) return r;
     size_t first_place = SIZE_MAX;
     for (size_t i = 0; i < order->names.len; i++) {
         const struct look *gap = coverage_find(&run->look.covered, order->names.items[i], "");

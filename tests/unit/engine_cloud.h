@@ -35,6 +35,7 @@ static struct {
     struct refusal no_offers[4];                             /* answer to offers, by the spec's entry */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     int max_count[3];                                        /* of the offers, by zone; 0: unknown */
+    bool opens_meet;                                         /* as queries do (meeting) */
     bool looks_nowhere;                                      /* its lists fill no `looked` */
     bool list_fails, open_fails, no_credentials;             /* no_credentials: why open fails */
     enum gp_code list_code;                                  /* of list_fails; 0: GP_EAUTH */
@@ -72,6 +73,7 @@ static void cloud_reset(void) {
     cloud.lose_reply_at = -1;
 }
 
+static void meet(void);
 static int open_as(const struct provider_ops *ops, const struct provider_env *env, struct provider **ret) {
     struct fake {
         struct provider base;
@@ -89,6 +91,7 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
     return 0;
 }
 static int fake_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    if (cloud.opens_meet) meet();
     if (cloud.open_fails) {
         int r = gp_fail(err, GP_EAUTH, "no credentials");
         if (cloud.no_credentials) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
@@ -97,6 +100,7 @@ static int fake_open(const struct provider_env *env, struct provider **ret, stru
     return open_as(&provider_aws, env, ret);
 }
 static int other_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
+    if (cloud.opens_meet) meet();
     if (cloud.other_open_fails) {
         int r = gp_fail(err, GP_EENV, "no way in there");
         if (cloud.other_no_credentials) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);

@@ -145,6 +145,47 @@ static void test_providers_are_asked_side_by_side(void **state) {
     plan_clear(&plan);
 }
 
+/* plan and up open the clouds of a spec at once, once the owner is known. Errors keep the spec's order. */
+static void test_providers_are_opened_side_by_side(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    static const char *const specs[] = {"name: t\noffers: [{provider: aws}, {provider: local}]\n",
+                                        "name: t\noffers: [{provider: local}, {provider: aws}]\n"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++) {
+        struct run *run = NULL;
+        load(f, specs[i]);
+        cloud.opens_meet = meeting.on = true;
+        meeting.together = 0;
+        assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
+        assert_int_equal(run_open_offers(run, &err), 0);
+        assert_int_equal(meeting.together, 2);
+        assert_int_equal(run->providers.len, 2);
+        assert_string_equal(run->providers.items[0]->ops->name, "aws"); /* as owner_order_of lists them */
+        assert_string_equal(run->providers.items[1]->ops->name, "local");
+        assert_string_equal(run->home->ops->name, i == 0 ? "aws" : "local");
+        run_close(run);
+        run = NULL;
+        meeting.together = 0;
+        cloud.open_fails = cloud.other_open_fails = true;
+        assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
+        assert_int_equal(run_open_offers(run, &err), i == 0 ? -GP_EAUTH : -GP_EENV);
+        assert_string_equal(err.msg, i == 0 ? "no credentials" : "no way in there");
+        assert_int_equal(meeting.together, 2);
+        gp_error_clear(&err);
+        cloud.open_fails = cloud.other_open_fails = cloud.opens_meet = meeting.on = false;
+        run_close(run);
+    }
+    /* without an owner the first cloud decides it, and the second is opened for that owner */
+    f->e->opts.owner = NULL;
+    cloud.principal = "jo";
+    struct run *run = NULL;
+    assert_int_equal(run_open(f->e, f->spec, "t", &run, &err), 0);
+    assert_int_equal(run_open_offers(run, &err), 0);
+    assert_string_equal(run->owner, "jo");
+    assert_string_equal(run->providers.items[1]->owner, "jo");
+    run_close(run);
+}
+
 /* What a refusal rules out, and where the launch goes next: to the other provider at the latest. */
 static void test_failover_over_clouds(void **state) {
     struct fixture *f = *state;
@@ -207,6 +248,7 @@ int main(void) {
         T(test_gaps_are_named),
         T(test_a_plan_ranks_over_currencies),
         T(test_providers_are_asked_side_by_side),
+        T(test_providers_are_opened_side_by_side),
         T(test_failover_over_clouds),
         T(test_no_cloud_has_room),
         T(test_a_cloud_without_credentials_is_skipped),
