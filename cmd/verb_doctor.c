@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum found { FOUND, MISSING, LIMITED };
+enum found { FOUND, MISSING, LIMITED, REFUSED, FAILED };
 struct item {
     const char *name;
     enum found found;
@@ -120,7 +120,7 @@ static void add_account(struct items *l, const struct account *a, int *code) {
     if (a->r != 0) *code = gp_exit_worst(*code, gp_exit_code(a->err.code));
     if (a->r != 0) {
         GP_AUTO_FREE char *how = xasprintf("no verb can use %s until this is corrected", a->ops->name);
-        add(l, a->ops->name, MISSING, true, how, xstrdup(a->err.msg));
+        add(l, a->ops->name, a->err.code == GP_EAUTH ? REFUSED : FAILED, true, how, xstrdup(a->err.msg));
     } else {
         GP_AUTO_FREE char *how =
             xasprintf("needed by stacks on %s: %s", a->ops->name, str_without_name(a->text.s, a->ops->name));
@@ -147,7 +147,11 @@ static void look_at_accounts(struct items *l, int *code) {
     free(all);
 }
 
-static const char *mark(enum found f) { return f == FOUND ? "ok" : f == LIMITED ? "limited" : "missing"; }
+static const char *mark(enum found f) {
+    static const char *const names[] = {
+        [FOUND] = "ok", [LIMITED] = "limited", [MISSING] = "missing", [REFUSED] = "refused", [FAILED] = "failed"};
+    return names[f];
+}
 
 /* The text may have several lines: each is indented under the first. */
 static void print_item(const struct item *i) {
@@ -171,7 +175,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     json_t *list = json_array();
     for (size_t i = 0; i < l.list.len; i++) {
         struct item *it = &l.list.items[i];
-        if (it->needed && it->found == MISSING) code = gp_exit_worst(code, gp_exit_code(GP_EENV));
+        if (it->needed && it->found != FOUND && it->found != LIMITED) code = gp_exit_worst(code, gp_exit_code(GP_EENV));
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:b, s:o, s:s*}", "name", it->name, "found", mark(it->found),
                                         "needed", (int)it->needed, "text", json_any_text(it->text), "how", it->how));

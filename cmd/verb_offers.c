@@ -66,6 +66,18 @@ static bool is_wanted(const struct opts *o, const char *provider) {
     return any;
 }
 
+/* `- {provider: NAME, regions: [...]}` of a provider that takes regions, after a look at their form. */
+static int region_offer(const struct opts *o, const struct provider_ops *ops, struct str *ret, struct gp_error *err) {
+    bool regions = o->regions.n > 0 && spec_provider_key(ops->spec, "regions") != NULL;
+    str_addf(ret, "  - {provider: %s", ops->name);
+    for (size_t i = 0; regions && i < o->regions.n; i++)
+        str_addf(ret, "%s'%s'", i > 0 ? ", " : ", regions: [", o->regions.v[i]);
+    str_addf(ret, "%s}\n", regions ? "]" : "");
+    GP_AUTO_FREE char *alone = xasprintf("name: offers\noffers:\n%s", ret->s);
+    GP_AUTO_SPEC struct spec *one = NULL;
+    return regions ? load_text(alone, "--region", &one, err) : 0;
+}
+
 /* Appends an offer of this provider, with the regions of the options if it takes regions: by the spec's own rules. */
 static int add_offer(const struct opts *o, const struct provider_ops *ops, struct str *text, struct gp_error *err) {
     const struct spec_provider_key *need = required_key(ops);
@@ -75,13 +87,7 @@ static int add_offer(const struct opts *o, const struct provider_ops *ops, struc
         return gp_fail(err, GP_EUSAGE, "it needs '%s': give %sa SPEC with an offer of it", need->name,
                        by_region ? "--region, or " : "");
     GP_AUTO_STR struct str offer = {0};
-    str_addf(&offer, "  - {provider: %s", ops->name);
-    for (size_t i = 0; regions && i < o->regions.n; i++)
-        str_addf(&offer, "%s'%s'", i > 0 ? ", " : ", regions: [", o->regions.v[i]);
-    str_addf(&offer, "%s}\n", regions ? "]" : "");
-    GP_AUTO_FREE char *alone = xasprintf("name: offers\noffers:\n%s", offer.s);
-    GP_AUTO_SPEC struct spec *one = NULL;
-    int r = regions ? load_text(alone, "--region", &one, err) : 0;
+    int r = region_offer(o, ops, &offer, err);
     if (r == 0) str_add(text, offer.s);
     return r;
 }
@@ -130,6 +136,12 @@ static int apply(const struct opts *o, struct spec *spec, struct strv *keys, str
     for (size_t i = 0; r == 0 && i < spec->offers.len; i++) {
         struct spec_offer *one = &spec->offers.items[i];
         if (o->market != ANY_MARKET) one->market = o->market == SPOT ? MARKET_SPOT : MARKET_ON_DEMAND;
+        const struct provider_ops *ops = provider_find(one->provider);
+        const struct spec_provider_key *need = ops != NULL ? required_key(ops) : NULL;
+        bool alone = ops != NULL && (need == NULL || strcmp(need->name, "regions") == 0);
+        GP_AUTO_STR struct str text = {0};
+        if (o->regions.n > 0 && alone) r = region_offer(o, ops, &text, err);
+        if (r != 0) return gp_wrap(err, "%s", ops->name);
         if (o->regions.n > 0) strv_clear(&one->regions);
         for (size_t k = 0; k < o->regions.n; k++) strv_add(&one->regions, o->regions.v[k]);
     }

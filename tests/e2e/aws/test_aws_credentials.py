@@ -46,7 +46,7 @@ def test_doctor_without_and_with_refused_credentials(cloud):
     assert doctor(cloud, 5, AWS_SECRET_ACCESS_KEY="")["needed"]
     cloud.proxy.rule("GetCallerIdentity", "error", code="InvalidClientTokenId", status=403, times=None)
     item = doctor(cloud, 5)
-    assert item["found"] == "missing" and item["needed"] and "InvalidClientTokenId" in item["text"], item
+    assert item["found"] == "refused" and item["needed"] and "InvalidClientTokenId" in item["text"], item
 
 
 def no_keys(**more):

@@ -69,6 +69,8 @@ def test_options_replace_the_values_of_the_spec(cloud):
     assert {o["provider"] for o in listed(cloud, 0, "--provider", "local", spec)["offers"]} == {"local"}
     j = listed(cloud, 1, "--region", "nowhere-9", "--provider", "aws", spec)
     assert "nowhere-9" in j["error"]["message"] and j["offers"] == []
+    wrong = gpuprov(cloud, 1, "offers", str(spec), "--provider", "aws", "--region", "Nowhere").stderr
+    assert "aws: --region: 'regions' must be lower-case" in wrong
     assert "has 1 x T4, but gpu is T4:8" in listed(cloud, 1, "--gpu", "T4:8", "--provider", "aws", spec)["error"]["message"]
 
 
