@@ -129,13 +129,13 @@ static size_t count_open(const struct slots *all, enum slot_state state) {
     return n;
 }
 
-/* Calls f for all open slots in that state together, and records each outcome. */
-static void ask(struct slots *all, enum slot_state state,
+/* Calls f for the open slots in that state of [from, to) together, and records each outcome. */
+static void ask(struct slots *all, size_t from, size_t to, enum slot_state state,
                 void (*f)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret)) {
     size_t n = 0, *which = xcalloc(all->n, sizeof *which);
     const struct intent **in = xcalloc(all->n, sizeof *in);
     struct slot_outcome *out = xcalloc(all->n, sizeof *out);
-    for (size_t i = 0; i < all->n; i++) {
+    for (size_t i = from; i < to; i++) {
         struct slot *s = &all->items[i];
         if (!is_open(s, state)) continue;
         if (state == SLOT_UNKNOWN) reset(s, all->c->ops->provider);
@@ -154,10 +154,37 @@ static void ask(struct slots *all, enum slot_state state,
     free(which);
 }
 
+static bool refuses_all(const struct gp_error *e) {
+    return e->code == GP_ECAPACITY || e->code == GP_EQUOTA || e->code == GP_EAUTH || e->code == GP_EMONEY ||
+           e->code == GP_EUSAGE || e->code == GP_ENOTFOUND || e->code == GP_ECANCELLED;
+}
+
+static void send_in_turn(struct slots *all) {
+    struct gp_error stop = {0};
+    for (size_t i = 0; i < all->n; i++) {
+        struct slot *s = &all->items[i];
+        if (!is_open(s, SLOT_UNKNOWN)) continue;
+        if (stop.code == GP_OK) {
+            s->sends++;
+            ask(all, i, i + 1, SLOT_UNKNOWN, all->c->ops->send);
+            if (s->out.state == SLOT_REFUSED && refuses_all(&s->out.err)) stop = s->out.err;
+            else if (all->billed.code != GP_OK) stop = all->billed;
+        } else if (s->sends == 0) { /* one that was sent before stays unknown */
+            s->out.state = SLOT_REFUSED;
+            s->out.err = stop;
+            record(all, s);
+        }
+    }
+}
+
 static void send_open(struct slots *all) {
+    if (all->c->ops->one_by_one) {
+        send_in_turn(all);
+        return;
+    }
     for (size_t i = 0; i < all->n; i++)
         if (is_open(&all->items[i], SLOT_UNKNOWN)) all->items[i].sends++;
-    ask(all, SLOT_UNKNOWN, all->c->ops->send);
+    ask(all, 0, all->n, SLOT_UNKNOWN, all->c->ops->send);
 }
 
 static void undecided(struct slot *s, const char *text) {
@@ -177,7 +204,7 @@ static void wait_for_placement(struct slots *all) {
                                                    : "cancelled while the cloud was placing it");
             return;
         }
-        ask(all, SLOT_ACCEPTED, all->c->ops->poll);
+        ask(all, 0, all->n, SLOT_ACCEPTED, all->c->ops->poll);
     }
 }
 

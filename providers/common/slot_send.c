@@ -17,23 +17,11 @@ static void fill(const struct intent *in, const struct stack *s, struct resource
     made->billed = true;
 }
 
-static bool refuses_all(const struct gp_error *e) {
-    return e->code == GP_ECAPACITY || e->code == GP_EQUOTA || e->code == GP_EAUTH || e->code == GP_EMONEY ||
-           e->code == GP_EUSAGE || e->code == GP_ENOTFOUND || e->code == GP_ECANCELLED;
-}
-
 void slot_send_each(const struct stack *s, const struct intent *const *in, size_t n, struct slot_outcome *ret,
                     int (*launch)(void *ctx, const struct intent *in, struct slot_outcome *ret), void *ctx) {
-    const struct gp_error *stop = NULL;
     for (size_t i = 0; i < n; i++) {
-        if (stop != NULL) { /* not sent */
-            ret[i].state = SLOT_REFUSED;
-            ret[i].err = *stop;
-            continue;
-        }
         int r = launch(ctx, in[i], &ret[i]);
         ret[i].state = r == 0 ? SLOT_ACCEPTED : r == -GP_EUNKNOWN ? SLOT_UNKNOWN : SLOT_REFUSED;
         if (r == 0) fill(in[i], s, &ret[i].made);
-        if (ret[i].state == SLOT_REFUSED && refuses_all(&ret[i].err)) stop = &ret[i].err;
     }
 }

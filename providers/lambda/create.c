@@ -161,6 +161,7 @@ int lambda_create(struct provider *p, const struct create_req *req, struct resou
                                  .placement_ms = 60 * 1000,
                                  .replay_max_s = provider_lambda.replay_max_s,
                                  .repeat_max_s = 10 * 60,
+                                 .one_by_one = true,
                                  .body = body,
                                  .send = send,
                                  .poll = poll,

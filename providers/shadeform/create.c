@@ -193,6 +193,7 @@ int shade_create(struct provider *p, const struct create_req *req, struct resour
                                  .placement_ms = 10 * 60 * 1000,
                                  .replay_max_s = provider_shadeform.replay_max_s,
                                  .repeat_max_s = 10 * 60,
+                                 .one_by_one = true,
                                  .body = body,
                                  .send = send,
                                  .poll = poll,

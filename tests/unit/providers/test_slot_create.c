@@ -287,6 +287,29 @@ static void test_no_room_in_the_middle(void **state) {
     known(c, 3);
 }
 
+/* Every id that the cloud returned is on disk when the next launch is sent. */
+static void send_next(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret) {
+    struct cloud *c = ctx;
+    assert_int_equal(n, 1);
+    known(c, c->there.list.len);
+    send_all(ctx, in, n, ret);
+}
+
+static void test_one_by_one(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct gp_error err = {0};
+    c->ops.one_by_one = true;
+    c->ops.send = send_next;
+    c->acts[2] = NO_ROOM;
+    assert_int_equal(create(c, 4, NULL, &made, &err), -GP_ECAPACITY);
+    assert_int_equal(made.list.len, 2);
+    assert_int_equal(c->sends[2], 1);
+    assert_int_equal(c->sends[3], 0); /* what has no room for one has none for the next */
+    states(c, 0, 2, 2);
+    known(c, 2);
+}
+
 static void test_lost_reply_is_found_by_tags(void **state) {
     struct cloud *c = *state;
     GP_AUTO_RESOURCES struct resource_list made = {0};
@@ -565,6 +588,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_all_made),
         T(test_no_room_in_the_middle),
+        T(test_one_by_one),
         T(test_lost_reply_is_found_by_tags),
         T(test_lost_reply_is_asked_again_by_token),
         T(test_lost_request_made_nothing),
