@@ -8,13 +8,17 @@
 #include "providers/provider.h"
 
 struct opts {
-    bool policy;
+    bool policy, node;
 };
 static const struct opt options[] = {
     {.name = "policy",
      .type = OPT_FLAG,
      .offset = offsetof(struct opts, policy),
      .help = "print NAME's least permissions for --owner (else the principal), where it has such a form"},
+    {.name = "node",
+     .type = OPT_FLAG,
+     .offset = offsetof(struct opts, node),
+     .help = "with --policy: the rights of a node itself, where NAME's nodes have some"},
     {0}};
 
 /* --owner, else the principal of the credentials. Caller frees *ret. */
@@ -36,7 +40,7 @@ static int owner_of(struct invocation *inv, const struct provider_ops *ops, char
     return 0;
 }
 
-static int print_policy(struct invocation *inv, const char *name, struct gp_error *err) {
+static int print_policy(struct invocation *inv, const char *name, bool node, struct gp_error *err) {
     const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
     if (ops != NULL && ops->policy == NULL && ops->policy_refusal != NULL)
         return gp_fail(err, GP_EUSAGE, "%s has no policy: %s", name, ops->policy_refusal);
@@ -48,10 +52,12 @@ static int print_policy(struct invocation *inv, const char *name, struct gp_erro
         return gp_fail(err, GP_EUSAGE,
                        "--policy requires a provider that has a policy: gpuprov providers NAME --policy (%s)", names);
     }
+    if (node && ops->node_policy == NULL)
+        return gp_fail(err, GP_EUSAGE, "%s has no policy of nodes: leave --node out", name);
     GP_AUTO_FREE char *owner = NULL;
     GP_AUTO_FREE char *policy = NULL;
     int r = owner_of(inv, ops, &owner, err);
-    if (r == 0) r = ops->policy(owner, &policy, err);
+    if (r == 0) r = (node ? ops->node_policy : ops->policy)(owner, &policy, err);
     if (r == 0) fputs(policy, stdout);
     return r;
 }
@@ -91,7 +97,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     const char *only = inv->n_args == 1 ? inv->args[0] : NULL;
     if (only != NULL && provider_find(only) == NULL) return unknown(only, err);
-    if (o->policy) return print_policy(inv, only, err);
+    if (o->node && !o->policy) return gp_fail(err, GP_EUSAGE, "--node requires --policy");
+    if (o->policy) return print_policy(inv, only, o->node, err);
     json_t *list = json_array();
     struct table t = {0};
     table_head(&t, "provider", "ends", "billed", "description", NULL);

@@ -145,6 +145,7 @@ struct provider_ops {
     bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
     int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of an owner */
     const char *policy_refusal; /* policy NULL: the reason, a clause without a full stop */
+    int (*node_policy)(const char *owner, char **ret_json, struct gp_error *err); /* rights of a node, or NULL */
     /* For the verb doctor: tries the account from here, creates nothing, costs nothing. text: facts, one a line.
      * usable false: it is not configured, and text has the reason. Negative: it is configured and does not work. */
     int (*doctor)(struct str *text, bool *ret_usable, struct gp_error *err);

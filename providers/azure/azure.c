@@ -10,6 +10,8 @@
 
 #include <ctype.h>
 
+#define ROLE_WAIT_S 600 /* Azure states up to 10 minutes until a new role assignment has reached all of its parts */
+
 static const char *const hidden[] = {"customData", "userData", "keyData", NULL};
 
 static void azure_close(struct provider *p) {
@@ -17,6 +19,7 @@ static void azure_close(struct provider *p) {
     if (a == NULL) return;
     http_close(a->http);
     azure_cred_clear(&a->cred);
+    strv_clear(&a->roles_ok);
     azure_cache_free(a->cache);
     free(a->endpoint);
     free(a->audience);
@@ -74,6 +77,15 @@ static int set_endpoints(struct azure *a, struct gp_error *err) {
     return 0;
 }
 
+static int set_role_wait(struct azure *a, struct gp_error *err) {
+    const char *text = azure_env("GPUPROV_AZURE_ROLE_WAIT");
+    int64_t s = ROLE_WAIT_S;
+    if (text != NULL && !str_to_i64(text, 0, 3600, &s))
+        return gp_fail(err, GP_EENV, "azure: GPUPROV_AZURE_ROLE_WAIT must be a number of seconds, 0 to 3600");
+    a->role_wait_ms = s * 1000;
+    return 0;
+}
+
 static int set_subscription(struct azure *a, struct gp_error *err) {
     const char *own = azure_env("AZURE_SUBSCRIPTION_ID");
     const char *id = own != NULL ? own : a->cred.subscription;
@@ -122,6 +134,7 @@ static int azure_open(const struct provider_env *env, struct provider **ret, str
     struct http_options opt = {
         .cancel = env->cancel, .ca_bundle = azure_env("REQUESTS_CA_BUNDLE"), .ca_setting = "REQUESTS_CA_BUNDLE"};
     int r = set_endpoints(a, err);
+    if (r == 0) r = set_role_wait(a, err);
     if (r == 0) r = http_open(&opt, &a->http, err);
     a->rest = (struct rest){.provider = &a->base,
                             .http = a->http,
@@ -153,9 +166,11 @@ const struct provider_ops provider_azure = {
     .name = "azure",
     .summary = "Microsoft Azure: virtual machines, on-demand and spot",
     .spec = &azure_spec,
-    .note = "azure: a poweroff does not end a node's bill; only 'gpuprov gc' and 'gpuprov down' terminate nodes",
+    .note = "azure: a poweroff does not end a node's bill; without 'role' in its offer, only 'gpuprov gc' and 'gpuprov "
+            "down' terminate a node",
     .ends = ENDS_GC_ONLY,
-    .guest_end = GUEST_NOTHING,
+    .guest_end = GUEST_DELETES,
+    .end_script = "cloud-init/end-azure.sh",
     .node_shape = NODE_VM,
     .user_data_max = 65535,
     .poll_ms = 5000,
@@ -169,6 +184,7 @@ const struct provider_ops provider_azure = {
     .settle_ms = 10 * 1000, /* groups are read by name, and machines from their own list */
     .image_refusal = "azure: images cannot be made there yet: launch from a system or an image of your own",
     .policy = azure_policy_json,
+    .node_policy = azure_node_policy_json,
     .doctor = azure_doctor,
     .boot_timeout = azure_boot_timeout,
     .open = azure_open,

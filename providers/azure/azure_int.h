@@ -18,6 +18,7 @@
 #define AZURE_COMPUTE "2025-04-01"
 #define AZURE_NETWORK "2021-02-01"
 #define AZURE_SKUS "2019-04-01"
+#define AZURE_AUTHORIZATION "2022-04-01"
 
 /* --- credentials (creds.c, creds_assertion.c, creds_cli.c) --- */
 
@@ -45,6 +46,8 @@ struct azure {
     char *principal_owner;
     char *tenant;             /* of the token, not verified; "" */
     char *fallback_region;    /* of the spec's first azure offer; NULL */
+    struct strv roles_ok;     /* role definitions that fit nodes */
+    int64_t role_wait_ms;     /* longest wait for a role assignment */
     struct slot_ops slot_ops; /* poll_ms follows Retry-After */
     struct azure_cache *cache;
 };
@@ -119,6 +122,7 @@ bool azure_handle_read(const char *id, struct azure_handle *ret); /* false: it h
 #define AZURE_NET "virtualNetworks"
 #define AZURE_DISK "disks"
 #define AZURE_SET "availabilitySets"
+#define AZURE_GRANT "roleAssignments" /* its name is that of its machine */
 
 /* --- tags --- */
 json_t *azure_tags_json(const struct tags *tags); /* new reference */
@@ -131,6 +135,7 @@ struct azure_group {
     char *name, *region;
     struct tags tags;
     bool exists, deleting;
+    bool grants; /* its machines may have role assignments */
 };
 void azure_group_clear(struct azure_group *g);
 #define GP_AUTO_AZURE_GROUP GP_CLEANUP(azure_group_clear)
@@ -230,6 +235,29 @@ int azure_fabric_choose(const struct spec *spec, const struct spec_offer *want, 
 char *azure_fabric_text(const struct spec *spec, const struct spec_offer *want, const struct azure_size *size);
 int azure_fabric_cards(const char *size, int gpus); /* InfiniBand devices of a size that has it: at least so many */
 
+/* --- the right of a node to delete itself (grants.c) --- */
+#define AZURE_ROLE_TAG "gpuprov:role" /* of a machine: the role's GUID; of a group: it may have assignments */
+/* The GUID that names the role assignment of a machine. Caller frees. */
+char *azure_grant_name(const struct azure *a, const char *uid, const char *vm);
+char *azure_grants_url(const struct azure *a, const char *group);               /* list of a group's */
+char *azure_grant_end_url(const struct azure *a, const struct azure_handle *h); /* that of a machine */
+const char *azure_vm_principal(const json_t *vm);                               /* of its own managed identity; "" */
+const char *azure_vm_role(const json_t *vm);                                    /* of its tag; "" */
+/* Whether a role assignment of a reply gives this role to this principal in the scope of that machine, without a
+ * condition. */
+bool azure_grant_is(const struct azure *a, const json_t *item, const char *group, const char *vm, const char *principal,
+                    const char *role);
+/* The role definition can be read and has exactly the rights that a node needs. */
+int azure_role_check(struct azure *a, const char *role, struct gp_error *err);
+/* Before machines of that role are launched: checks the rights to read, and marks the stack's group. */
+int azure_grants_begin(struct azure *a, const struct stack *s, const char *role, struct gp_error *err);
+/* Gives each machine its right, reads it back, and sets ends_itself. Waits up to role_wait_ms. */
+int azure_grants_make(struct azure *a, const struct stack *stack, const struct spec *spec,
+                      struct resource_list *machines, struct gp_error *err);
+int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct gp_error *err);
+/* True, with a warning: the spec accepts nodes that only gc ends. */
+bool azure_grants_may_lack(const struct azure *a, const struct spec *spec, const struct gp_error *why);
+
 /* --- images (images.c) --- */
 const char *azure_image_os(size_t i);
 /* "publisher:offer:sku:version" or an id, for this size and its use. Caller frees. */
@@ -249,6 +277,7 @@ int azure_tag_late(struct provider *p, const struct resource_list *what, const c
                    struct gp_error *err);
 int azure_doctor(struct str *text, bool *ret_usable, struct gp_error *err);
 int azure_policy_json(const char *owner, char **ret, struct gp_error *err);
+int azure_node_policy_json(const char *owner, char **ret, struct gp_error *err);
 extern const struct spec_provider azure_spec;
 
 #endif

@@ -39,6 +39,7 @@ int azure_group_read(const json_t *item, struct azure_group *ret, struct gp_erro
     ret->region = xstrdup(region);
     ret->deleting = strcasecmp(json_str(item, "properties.provisioningState", ""), "Deleting") == 0;
     ret->exists = true;
+    ret->grants = json_object_get(json_at(item, "tags"), AZURE_ROLE_TAG) != NULL;
     azure_tags_decode(json_at(item, "tags"), &ret->tags);
     return 0;
 }

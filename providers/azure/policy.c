@@ -49,7 +49,11 @@ static const char *const actions[] = {
     "Microsoft.Network/virtualNetworks/subnets/join/action",
 };
 
-int azure_policy_json(const char *owner, char **ret, struct gp_error *err) {
+static const char *const node_actions[] = {"Microsoft.Compute/virtualMachines/read",
+                                           "Microsoft.Compute/virtualMachines/delete"};
+
+static int role_json(const char *owner, const char *suffix, const char *description, const char *const *allow, size_t n,
+                     char **ret, struct gp_error *err) {
     const char *subscription = azure_env("AZURE_SUBSCRIPTION_ID");
     if (!form_owner(owner))
         return gp_fail(err, GP_EUSAGE, "the owner '%.140s' is not valid: give %s", owner != NULL ? owner : "",
@@ -57,15 +61,28 @@ int azure_policy_json(const char *owner, char **ret, struct gp_error *err) {
     if (subscription == NULL || !azure_is_guid(subscription))
         return gp_fail(err, GP_EUSAGE, "a role is limited to a subscription: set AZURE_SUBSCRIPTION_ID to its id");
     json_t *allowed = json_array();
-    for (size_t i = 0; i < GP_ARRAY_LEN(actions); i++) json_array_append_new(allowed, json_string(actions[i]));
-    GP_AUTO_FREE char *name = xasprintf("gpuprov %s", owner);
+    for (size_t i = 0; i < n; i++) json_array_append_new(allowed, json_string(allow[i]));
+    GP_AUTO_FREE char *name = xasprintf("gpuprov %s%s", owner, suffix);
     GP_AUTO_FREE char *scope = xasprintf("/subscriptions/%s", subscription);
-    GP_AUTO_JSON json_t *role = json_pack(
-        "{s:s,s:b,s:s,s:o,s:[],s:[s]}", "Name", name, "IsCustom", 1, "Description",
-        "GPU nodes by gpuprov: resource groups, virtual machines and their networks. Azure has no conditions on tags "
-        "here: give the owner a subscription of its own to keep others' resources apart.",
-        "Actions", allowed, "NotActions", "AssignableScopes", scope);
+    GP_AUTO_JSON json_t *role = json_pack("{s:s,s:b,s:s,s:o,s:[],s:[s]}", "Name", name, "IsCustom", 1, "Description",
+                                          description, "Actions", allowed, "NotActions", "AssignableScopes", scope);
     GP_AUTO_FREE char *text = json_text(role, 2);
     *ret = xasprintf("%s\n", text);
     return 0;
+}
+
+int azure_policy_json(const char *owner, char **ret, struct gp_error *err) {
+    return role_json(
+        owner, "",
+        "GPU nodes by gpuprov: resource groups, virtual machines and their networks. Azure has no conditions "
+        "on tags here: give the owner a subscription of its own to keep others' resources apart.",
+        actions, GP_ARRAY_LEN(actions), ret, err);
+}
+
+int azure_node_policy_json(const char *owner, char **ret, struct gp_error *err) {
+    return role_json(
+        owner, " node",
+        "A GPU node of gpuprov: deletes itself at its deadline. gpuprov assigns it to the identity of each "
+        "node, in the scope of that node alone.",
+        node_actions, GP_ARRAY_LEN(node_actions), ret, err);
 }

@@ -190,7 +190,10 @@ int azure_prepare(struct provider *p, const struct prepare_req *req, struct gp_e
     GP_AUTO_FREE char *name = azure_group_name(s->owner, s->name);
     GP_AUTO_AZURE_GROUP struct azure_group g = {0};
     bool made = false;
-    if (req->known != NULL) return apply_access(a, req, err);
+    if (req->known != NULL) {
+        int known = apply_access(a, req, err);
+        return known == 0 ? azure_grants_complete(a, req, err) : known;
+    }
     if (s->region == NULL || s->region[0] == '\0') {
         free(s->region);
         s->region = xstrdup(home_region(a));

@@ -14,15 +14,15 @@ import time
 import urllib.parse
 import uuid
 
+from azure_authorization import Authorization
 from azure_gate import Gate, Refused
+from azure_metadata import CLIENT, MANAGER, Metadata
 from mock import Fault, Mock  # noqa: UP026 (the file beside this one)
 
 TENANT = "11111111-1111-1111-1111-111111111111"
-CLIENT = "22222222-2222-2222-2222-222222222222"
 SUBSCRIPTION = "33333333-3333-3333-3333-333333333333"
 PRINCIPAL = "44444444-4444-4444-4444-444444444444"
 SECRET = "the-client-secret"
-MANAGER = "https://management.azure.com"
 
 #        name, family, vCPUs, GiB, GPUs, spot, zones
 SIZES = [("Standard_NC4as_T4_v3", "Standard NCASv3_T4 Family", 4, 28, 1, True, ["1", "2", "3"]),
@@ -48,7 +48,7 @@ def jwt(claims):
     return ".".join([part({"alg": "RS256", "typ": "JWT"}), part(claims), part({"n": uuid.uuid4().hex})])
 
 
-class Azure(Mock):
+class Azure(Authorization, Metadata, Mock):
     """Knobs: ready_after: polls until an operation ends; page: entries of a page; fail_size: {size: error code} of
     allocations that fail after acceptance, fail_name: {part of a machine's name: error code}; refuse_size: {size:
     (status, code, message)}; quota: {family: limit}; upper_groups: groups come back in upper case, as some of Azure's
@@ -63,7 +63,9 @@ class Azure(Mock):
         self.tokens, self.operations, self.faults = set(), {}, []
         self.groups, self.things = {}, {}  # lower-case name: group; (group, type, name): thing
         self.assertion, self.lifetime_s = None, 3599
+        self.machine_id = ""  # whose metadata service it is
         self.counter = 0
+        self.authorization_init(error)
 
     # --- tokens ---
 
@@ -91,15 +93,6 @@ class Azure(Mock):
         if wrong:
             raise Fault(401, {"error": "invalid_client", "error_description": wrong, "error_codes": [1]})
         return 200, {}, {"token_type": "Bearer", "expires_in": self.lifetime_s, "access_token": self.token()}
-
-    def metadata_token(self, target, headers):
-        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
-        if headers.get("metadata") != "true" or query.get("api-version") != "2018-02-01" or \
-                query.get("resource", "").rstrip("/") != MANAGER:
-            raise Fault(400, {"error": "invalid_request", "error_description": "Required metadata header not specified"})
-        return 200, {}, {"access_token": self.token(), "client_id": CLIENT, "expires_in": "3600",
-                         "expires_on": str(int(time.time()) + 3600), "resource": query["resource"],
-                         "token_type": "Bearer"}
 
     # --- operations that take time ---
 
@@ -138,6 +131,8 @@ class Azure(Mock):
             raise Fault(400, {"error": "invalid_request", "error_description": "AADSTS90002: Tenant not found"})
         if path == "/metadata/identity/oauth2/token":
             return self.metadata_token(target, headers)
+        if path.startswith("/metadata/instance/compute/") and headers.get("metadata") == "true":
+            return self.instance_metadata(path)
         if path == "/api/retail/prices":
             return self.retail(target)
         if path == "/checkip":
@@ -504,6 +499,8 @@ class Azure(Mock):
         thing = self.put_thing(group, "Microsoft.Compute/virtualMachines", name, dict(copy.deepcopy(op.body),
                                                                                      properties=properties))
         thing["_power"], low = None, name.lower()
+        if "identity" in op.body:
+            thing["identity"] = self.identity_of(op.body)
         code = self.fail_size.get(size) or next((c for part, c in self.fail_name.items() if part in low), None)
         self.counter += 1
         address = "127.77.0.%d" % (self.counter % 250 + 1)  # nobody listens there
