@@ -31,6 +31,7 @@ int os_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     GP_AUTO_FREE char *names = strv_join(&regions, ", ");
     if (os_home(o) != NULL) str_addf(text, "region %s of %s", os_home(o), names);
     else str_addf(text, "no region: set OS_REGION_NAME to one of %s, or give 'regions' in each offer", names);
+    if (os_home(o) != NULL && os_check_encrypted(o, os_home(o), &why) != 0) str_addf(text, "\n%s", why.msg);
     int64_t s = p->clock_skew_s;
     if (s > -CLOCK_OFF_S && s < CLOCK_OFF_S) str_add(text, "\nclock agrees with the cloud's");
     else

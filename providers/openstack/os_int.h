@@ -55,6 +55,8 @@ void os_session_clear(struct os *o);
 void os_regions(const struct os *o, struct strv *ret);
 /* The region of calls without one: the configured one, else the only one. NULL: there are several. Borrowed. */
 const char *os_home(const struct os *o);
+/* -GP_EUSAGE: auth_url is https, and a service of the region has an http URL. Such a service gets no call. */
+int os_check_encrypted(const struct os *o, const char *region, struct gp_error *err);
 /* The highest microversion of nova in the region that is used here; NULL: not asked for yet. */
 const char *os_microversion(const struct os *o, const char *region);
 

@@ -94,6 +94,15 @@ static bool url_valid(const char *s) {
     return (str_starts(s, "https://") || str_starts(s, "http://")) && n < 1024;
 }
 
+/* The host is this machine: what is sent does not leave it. */
+static bool is_loopback(const char *url) {
+    const char *host = strstr(url, "://") + 3;
+    size_t n = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
+    GP_AUTO_FREE char *name = xstrndup(host, n);
+    if (strcmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0) return true;
+    return str_starts(name, "127.") && strspn(name, "0123456789.") == n;
+}
+
 static char *endpoint_url(enum os_service service, const char *url) {
     GP_AUTO_FREE char *base = xstrdup(url);
     for (size_t n = strlen(base); n > 0 && base[n - 1] == '/'; n--) base[n - 1] = '\0';
@@ -292,6 +301,26 @@ static int no_endpoint(const struct os *o, enum os_service service, const char *
     return r;
 }
 
+/* The user gave an https URL for the login: the token must not leave this machine in clear text either. */
+static int check_encrypted(const struct os *o, const struct os_endpoint *e, struct gp_error *err) {
+    if (!str_starts(e->url, "http://") || !str_starts(o->cfg.auth_url, "https://") || is_loopback(e->url)) return 0;
+    int r = gp_fail(err, GP_EUSAGE,
+                    "openstack: the %s endpoint (%s) in region '%.64s' is %.120s, which would send the token in clear "
+                    "text: give an interface with https endpoints (OS_INTERFACE), or tell the cloud's operator",
+                    types[e->service], o->cfg.interface != NULL ? o->cfg.interface : "public", e->region, e->url);
+    if (err != NULL) err->scope = GP_SCOPE_REGION;
+    return r;
+}
+
+int os_check_encrypted(const struct os *o, const char *region, struct gp_error *err) {
+    for (size_t i = 0; i < o->endpoints.len; i++) {
+        const struct os_endpoint *e = &o->endpoints.items[i];
+        int r = str_eq(e->region, region) ? check_encrypted(o, e, err) : 0;
+        if (r != 0) return r;
+    }
+    return 0;
+}
+
 static bool minor_of(const char *text, int64_t *ret) {
     return str_starts(text, "2.") && str_to_i64(text + 2, 0, 1000, ret);
 }
@@ -343,8 +372,10 @@ static void ready_clear(struct ready *r) {
 static int make_ready(struct os *o, const struct os_call *c, struct ready *ret, struct gp_error *err) {
     struct os_endpoint *e = endpoint_of(o, c->service, c->region);
     if (e == NULL) return no_endpoint(o, c->service, c->region, err);
+    int r = check_encrypted(o, e, err);
+    if (r != 0) return r;
     if (c->service == OS_COMPUTE && e->microversion == NULL) {
-        int r = negotiate(o, e, err);
+        r = negotiate(o, e, err);
         if (r != 0) return r;
         e = endpoint_of(o, c->service, c->region);
         if (e == NULL) return no_endpoint(o, c->service, c->region, err);

@@ -18,10 +18,10 @@ DROPPED = ("connection", "transfer-encoding", "content-length", "keep-alive", "d
 
 
 class Relay(Mock):
-    """cloud: a running openstack_lab.OpenStack. page: the most items of a page of nova."""
+    """cloud: a running openstack_lab.OpenStack. page: the most items of a page of nova. tls: certificate and key."""
 
-    def __init__(self, cloud, page=None):
-        super().__init__()
+    def __init__(self, cloud, page=None, tls=None):
+        super().__init__(tls=tls)
         self.cloud, self.page = cloud, page
         self._local = threading.local()
         self._name = re.compile(rb"http://%s:(\d+)" % re.escape(cloud.address).encode())

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from mock import certificate  # noqa: UP026  # tests/clouds/mock.py
 from openstack_lab import OpenStack
 from openstack_relay import Relay, error
 from openstack_world import FROM, Drive, Eye, environment, spec
@@ -175,3 +176,28 @@ def test_microversions_that_are_too_old(cloud, eye, tmp_path):
                    change=lambda reply: {"version": {**reply["version"], "version": "2.53"}})
         old = Drive(environment(cloud, tmp_path, relay=relay), spec(tmp_path), "offers")
         assert old["code"] == "usage" and "2.61" in old["message"], old.result
+
+
+# --- nothing leaks ---
+
+def test_a_token_is_not_sent_in_clear_text(cloud, eye, tmp_path, program):
+    """auth_url is https, and the catalogue names an http URL on another machine: no request goes there."""
+    cert = certificate(tmp_path)
+    with Relay(cloud, tls=cert) as relay:
+        env, path = environment(cloud, tmp_path, relay=relay, OS_CACERT=cert[0]), spec(tmp_path)
+        assert Drive(env, path, "list").rc == 0
+        relay.log.clear()
+
+        def unencrypted(reply):
+            for entry in reply["token"]["catalog"]:
+                for e in entry["endpoints"] if entry["type"] == "compute" else []:
+                    e["url"] = "http://198.51.100.7:8774/v2.1"
+            return reply
+
+        relay.rule("^POST .*/auth/tokens$", "edit", times=None, change=unencrypted)
+        refused = Drive(env, path, "list")
+        assert refused["code"] == "usage" and "would send the token in clear text" in refused["message"], refused.result
+        assert "http://198.51.100.7:8774/v2.1" in refused["message"] and "OS_INTERFACE" in refused["message"]
+        assert {r["target"] for r in relay.log} == {"/p5000/v3/auth/tokens"}
+        doctor = subprocess.run([program, "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert "would send the token in clear text" in doctor.stdout, doctor
