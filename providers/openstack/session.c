@@ -449,12 +449,29 @@ static char *next_page(const char *url, const json_t *reply) {
     return NULL;
 }
 
+struct counted {
+    const struct os_list *list;
+    size_t n;
+};
+
+static int on_item(void *ctx, const json_t *item, struct gp_error *err) {
+    struct counted *c = ctx;
+    c->n++;
+    return c->list->each(c->list->ctx, item, err);
+}
+
 int os_pages(struct os *o, const struct os_list *l, struct gp_error *err) {
     struct ready ready = {0};
+    struct counted counted = {.list = l};
     struct os_call c = {.service = l->service, .region = l->region, .method = "GET", .path = l->path};
-    struct rest_list list = {.items = l->items, .next = next_page, .each = l->each, .ctx = l->ctx};
+    struct rest_list list = {.items = l->items, .next = next_page, .each = on_item, .ctx = &counted};
     int r = make_ready(o, &c, &ready, err);
     if (r == 0) r = rest_pages(&o->rest, &ready.call, &list, err);
+    /* The last item of a page was deleted before the next page was read: another read of the list succeeds. */
+    if (counted.n > 0 && (r == -GP_ENOTFOUND || r == -GP_EUSAGE)) {
+        if (err != NULL) err->code = GP_EPROTO;
+        r = gp_wrap(err, "openstack: the list of %s in %s changed while its pages were read", l->items, l->region);
+    }
     ready_clear(&ready);
     return r;
 }

@@ -201,3 +201,17 @@ def test_a_token_is_not_sent_in_clear_text(cloud, eye, tmp_path, program):
         assert {r["target"] for r in relay.log} == {"/p5000/v3/auth/tokens"}
         doctor = subprocess.run([program, "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60, check=False)
         assert "would send the token in clear text" in doctor.stdout, doctor
+
+
+def test_a_page_whose_marker_was_deleted(cloud, eye, tmp_path):
+    """nova replies 400 when the last server of a page is gone before the next page is read: that is no error of the spec,
+    and `down` reads the list again."""
+    env, path = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, path, "create").rc == 0
+    with Relay(cloud, page=1) as relay:
+        gone = error(400, "badRequest", "marker [11111111-1111-4111-8111-111111111111] not found")
+        relay.rule(r"^GET /p8774/v2.1/servers/detail.*marker=", "reply", **gone)
+        listed = Drive(environment(cloud, tmp_path, relay=relay), path, "list")
+        assert listed["code"] == "protocol" and "changed while its pages were read" in listed["message"], listed.result
+        assert Drive(environment(cloud, tmp_path, relay=relay), path, "list").rc == 0
+    assert Drive(env, path, "destroy").rc == 0
