@@ -51,6 +51,8 @@ const struct cloud_error os_errors[] = {
     {"SecurityGroupRuleExists", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"SecurityGroupInUse", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"FloatingIPPortAlreadyAssociated", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
+    {"conflictingRequest|locked", GP_EAUTH, GP_SCOPE_NONE, CLOUD_NO,
+     "the server is locked: unlock it ('openstack server unlock')"},
     {"Conflict", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     {"conflictingRequest", GP_EEXISTS, GP_SCOPE_NONE, CLOUD_NO, ""},
     /* what is not there */

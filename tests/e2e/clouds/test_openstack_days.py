@@ -215,3 +215,18 @@ def test_a_page_whose_marker_was_deleted(cloud, eye, tmp_path):
         assert listed["code"] == "protocol" and "changed while its pages were read" in listed["message"], listed.result
         assert Drive(environment(cloud, tmp_path, relay=relay), path, "list").rc == 0
     assert Drive(env, path, "destroy").rc == 0
+
+
+def test_a_locked_server_is_reported(cloud, eye, tmp_path):
+    """nova refuses to delete it with the same status as for a server that is deleted already."""
+    env, path = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, path, "create").rc == 0
+    locked = eye.servers()[0]
+    eye.c.compute.lock_server(locked)
+    try:
+        refused = Drive(env, path, "destroy")
+        assert refused.rc != 0 and "is locked: unlock it" in refused["message"], refused.result
+        assert [s.id for s in eye.servers()] == [locked.id]
+    finally:
+        eye.c.compute.unlock_server(locked)
+    assert Drive(env, path, "destroy").rc == 0
