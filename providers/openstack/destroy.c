@@ -12,16 +12,17 @@ static void first_error(struct gp_error *to, const struct gp_error *e) {
     if (to->code == GP_OK) *to = *e;
 }
 
+/* -GP_EEXISTS: still in use. */
 static int delete_path(struct os *o, enum os_service service, const char *region, const char *path,
                        struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
-    struct gp_error e = {0};
     struct os_call c = {.service = service, .region = region, .method = "DELETE", .path = path, .flags = REST_MISSING};
-    int r = os_call(o, &c, &reply, &e);
-    if (r == 0 || r == -GP_ENOTFOUND || r == -GP_EEXISTS) return 0; /* EEXISTS: still in use */
-    if (err != NULL) *err = e;
-    return r;
+    int r = os_call(o, &c, &reply, err);
+    return r == -GP_ENOTFOUND ? 0 : r;
 }
+
+/* What is still in use is deleted later: list shows it until then. */
+static bool is_ended(int rc) { return rc == 0 || rc == -GP_EEXISTS; }
 
 /* Read before it is deleted: a key pair of that name may be the claim of a later stack. */
 int os_claim_delete(struct os *o, const struct resource *claim, struct gp_error *err) {
@@ -32,7 +33,13 @@ int os_claim_delete(struct os *o, const struct resource *claim, struct gp_error 
     tags_init(&t);
     int r = os_claim_get(o, claim->region, name, &there, &t, err);
     bool its = r == 0 && there.id != NULL && str_eq(there.id, claim->id);
-    if (its) r = delete_path(o, OS_COMPUTE, claim->region, path, err);
+    if (its) {
+        r = delete_path(o, OS_COMPUTE, claim->region, path, err);
+        if (is_ended(r)) {
+            if (err != NULL) gp_error_clear(err);
+            r = 0;
+        }
+    }
     resource_clear(&there);
     tags_clear(&t);
     return r;
@@ -43,7 +50,26 @@ static void delete_one(struct os *o, enum os_service service, const struct resou
     struct gp_error e = {0};
     GP_AUTO_FREE char *path = xasprintf("/%s/%s", folder, r->id);
     if (!os_uuid(r->id)) gp_fail(&e, GP_EUSAGE, "openstack: '%.60s' is not an id", r->id);
-    else if (delete_path(o, service, r->region, path, &e) == 0) return;
+    else if (is_ended(delete_path(o, service, r->region, path, &e))) return;
+    first_error(first, &e);
+}
+
+/* A group that only ports of vanished servers keep in use is free without them. */
+static void delete_group(struct os *o, const struct resource *r, struct gp_error *first) {
+    struct gp_error e = {0};
+    GP_AUTO_FREE char *path = xasprintf("/security-groups/%s", r->id);
+    size_t ports = 0;
+    if (!os_uuid(r->id)) {
+        gp_fail(&e, GP_EUSAGE, "openstack: '%.60s' is not an id", r->id);
+    } else {
+        int rc = delete_path(o, OS_NETWORK, r->region, path, &e);
+        if (rc == -GP_EEXISTS) {
+            gp_error_clear(&e);
+            rc = os_ports_end(o, r->region, r->id, &ports, &e);
+            if (rc == 0 && ports > 0) rc = delete_path(o, OS_NETWORK, r->region, path, &e);
+        }
+        if (is_ended(rc)) return;
+    }
     first_error(first, &e);
 }
 
@@ -159,7 +185,7 @@ int os_destroy(struct provider *p, const struct resource_list *what, struct gp_e
         } else if (r->kind == RES_ADDRESS && r->state != RES_GONE) {
             delete_one(o, OS_NETWORK, r, "floatingips", &first);
         } else if (r->kind == RES_GROUP && r->state != RES_GONE) {
-            delete_one(o, OS_NETWORK, r, "security-groups", &first);
+            delete_group(o, r, &first);
             strv_clear(&o->cache->groups_ready);
         }
     }

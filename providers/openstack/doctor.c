@@ -62,6 +62,7 @@ static const struct {
     {"image", "GET", "/v2/images"},
     {"network", "GET", "/v2.0/networks"},
     {"network", "GET", "/v2.0/ports"},
+    {"network", "DELETE", "/v2.0/ports/*"},
     {"network", "GET", "/v2.0/floatingips"},
     {"network", "POST", "/v2.0/floatingips"},
     {"network", "DELETE", "/v2.0/floatingips/*"},

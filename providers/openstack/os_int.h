@@ -173,6 +173,9 @@ int os_address_ensure(struct os *o, const struct intent *of, const struct tags *
                       bool *ret_missing, struct gp_error *err);
 /* The same for each server of the stack, once it is built: a launch may have been cut before. */
 int os_addresses_complete(struct os *o, const char *region, const char *uid, struct gp_error *err);
+/* Deletes the ports that a failed build left: of the group, and of servers that nova does not have. ret: their number.
+ */
+int os_ports_end(struct os *o, const char *region, const char *group, size_t *ret, struct gp_error *err);
 /* Addresses of gpuprov's; private_ip is where each leads to. */
 int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err);
 

@@ -230,3 +230,27 @@ def test_a_locked_server_is_reported(cloud, eye, tmp_path):
     finally:
         eye.c.compute.unlock_server(locked)
     assert Drive(env, path, "destroy").rc == 0
+
+
+def test_ports_of_servers_that_vanished(cloud, eye, tmp_path, program):
+    """A port that nova left keeps the group in use; another one's port of that group stays, and so does the group."""
+    env, path = environment(cloud, tmp_path), spec(tmp_path)
+    assert Drive(env, path, "create").rc == 0
+    (group,), network = eye.groups(), eye.c.network.find_network("lab")
+    left = eye.c.network.create_port(network_id=network.id, security_groups=[group.id], device_owner="compute:main",
+                                     device_id="11111111-1111-4111-8111-111111111111")
+    own = eye.c.network.create_port(network_id=network.id, security_groups=[group.id])
+    flag = tmp_path / "flag"
+    try:
+        with Relay(cloud) as relay:
+            relay.rule("^DELETE /p9696/v2.0/security-groups/", "edit", skip=2, change=lambda reply: flag.touch() or reply)
+            stays = Drive(environment(cloud, tmp_path, relay=relay, GPUPROV_DRIVE_CANCEL_ON=str(flag)), path, "destroy")
+        assert stays["code"] == "cancelled", stays.result
+        assert eye.c.network.find_port(left.id) is None
+        assert eye.c.network.find_port(own.id) is not None and [g.id for g in eye.groups()] == [group.id]
+    finally:
+        eye.c.network.delete_port(own.id)
+    down = subprocess.run([program, "down", "contract", "--in", "openstack"], env=env, capture_output=True, text=True,
+                          timeout=300, check=False)
+    assert down.returncode == 0, down
+    eye.nothing()
