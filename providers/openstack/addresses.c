@@ -15,6 +15,7 @@ struct listing {
     const struct os *o;
     const char *region;
     struct resource_list *out;
+    size_t foreign; /* addresses that are not gpuprov's */
 };
 
 static int address_read(const json_t *item, const char *region, const struct os *o, struct resource *ret,
@@ -47,14 +48,18 @@ static int on_address(void *ctx, const json_t *item, struct gp_error *err) {
     bool ours = false;
     int rc = address_read(item, l->region, l->o, &r, &ours, err);
     if (rc != 0) return rc;
-    if (ours) vec_push(&l->out->list, r);
-    else resource_clear(&r);
+    if (!ours) {
+        l->foreign++;
+        resource_clear(&r);
+        return 0;
+    }
+    vec_push(&l->out->list, r);
     return 0;
 }
 
 int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str path = {0};
-    struct listing l = {o, region, ret};
+    struct listing l = {.o = o, .region = region, .out = ret};
     str_add(&path, "/floatingips");
     rest_query(&path, "project_id", o->project_id);
     struct os_list list = {
@@ -87,16 +92,18 @@ static int find_port(struct os *o, const struct resource *server, struct text *r
     return os_pages(o, &list, err);
 }
 
-/* The port's address, if it has one already. */
+/* The port's address, if it has one already. ret_foreign: it has one that somebody else gave it. */
 static int find_of_port(struct os *o, const char *region, const char *port, struct resource_list *ret,
-                        struct gp_error *err) {
+                        bool *ret_foreign, struct gp_error *err) {
     GP_AUTO_STR struct str path = {0};
-    struct listing l = {o, region, ret};
+    struct listing l = {.o = o, .region = region, .out = ret};
     str_add(&path, "/floatingips");
     rest_query(&path, "port_id", port);
     struct os_list list = {
         .service = OS_NETWORK, .region = region, .path = path.s, .items = "floatingips", .each = on_address, .ctx = &l};
-    return os_pages(o, &list, err);
+    int r = os_pages(o, &list, err);
+    *ret_foreign = l.foreign > 0;
+    return r;
 }
 
 static int request(struct os *o, const struct intent *in, struct resource *made, struct gp_error *err) {
@@ -144,15 +151,17 @@ int os_address_ensure(struct os *o, const struct intent *of, const struct tags *
     const struct os_networks *all = NULL;
     struct text port = {0};
     struct gp_error why = {0};
+    bool foreign = false;
     *ret_missing = false;
     int r = find_port(o, server, &port, err);
     if (r == 0 && port.id[0] == '\0') *ret_missing = true;
     if (r != 0 || *ret_missing) return r;
-    r = find_of_port(o, server->region, port.id, &have, err);
+    r = find_of_port(o, server->region, port.id, &have, &foreign, err);
     if (r == 0 && have.list.len > 0) { /* an earlier call's, whose reply may have been lost */
         GP_AUTO_FREE char *name = xasprintf("port %s", port.id);
         return cloud_thing_settle(o->journal, &have.list.items[0], name, err);
     }
+    if (r == 0 && foreign) return 0; /* a port has one address: the node has a public one */
     if (r == 0) r = os_networks_get(o, server->region, &all, err);
     if (r != 0) return r;
     if (!os_description(tags, &about))

@@ -254,3 +254,25 @@ def test_ports_of_servers_that_vanished(cloud, eye, tmp_path, program):
                           timeout=300, check=False)
     assert down.returncode == 0, down
     eye.nothing()
+
+
+def test_an_address_that_somebody_gave_the_node(cloud, eye, tmp_path):
+    """A port has one floating IP. The node that has one already is not given another, and nobody's is deleted."""
+    env, path = environment(cloud, tmp_path), spec(tmp_path, nodes=1)
+    public = eye.c.network.find_network("public")
+    given = []
+
+    def give(reply):
+        for port in reply["ports"]:
+            if not given:
+                given.append(eye.c.network.create_ip(floating_network_id=public.id, port_id=port["id"]))
+        return reply
+
+    with Relay(cloud) as relay:
+        relay.rule(r"^GET /p9696/v2.0/ports\?device_id", "edit", times=None, change=give)
+        made = Drive(environment(cloud, tmp_path, relay=relay), path, "create")
+        assert made.rc == 0 and not relay.requests("POST .*floatingips"), made.result
+    assert [a.id for a in eye.addresses()] == [given[0].id]
+    assert Drive(env, path, "destroy").rc == 0
+    assert [a.id for a in eye.addresses()] == [given[0].id]
+    eye.c.network.delete_ip(given[0].id)
