@@ -153,6 +153,11 @@ static void on_poll(void *ctx, const struct intent *const *in, size_t n, struct 
     int r = os_call_many(l->o, calls, n, results, &why);
     for (size_t i = 0; i < n; i++) {
         struct resource server;
+        if (r == -GP_EAUTH || (r == 0 && results[i].rc == -GP_EAUTH)) { /* no later poll gets a reply either */
+            ret[i].err = r != 0 ? why : results[i].err;
+            ret[i].state = SLOT_UNKNOWN;
+            continue;
+        }
         if (r != 0 || results[i].rc != 0) continue; /* asked again, until the time is over */
         if (results[i].reply.status == 404) {
             ret[i].state = SLOT_REFUSED;

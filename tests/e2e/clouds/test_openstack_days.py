@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The openstack provider on bad days: a relay in front of a real OpenStack loses replies, lets lists lag, throttles,
 refuses, and gives malformed replies."""
+import json
 import random
 import re
 import subprocess
@@ -276,3 +277,20 @@ def test_an_address_that_somebody_gave_the_node(cloud, eye, tmp_path):
     assert Drive(env, path, "destroy").rc == 0
     assert [a.id for a in eye.addresses()] == [given[0].id]
     eye.c.network.delete_ip(given[0].id)
+
+
+def test_credentials_that_end_while_servers_are_built(cloud, eye, tmp_path):
+    """The run ends with the cause instead of polling for twenty minutes, and a later one finishes the servers."""
+    path, env = spec(tmp_path), environment(cloud, tmp_path)
+    with Relay(cloud) as relay:
+        flag = tmp_path / "flag"
+        relay.rule(NEW, "edit", times=None, change=lambda reply: flag.touch() or reply)
+        relay.rule("^GET|^POST .*/auth/tokens", "reply", times=None, when=str(flag), **error(401, "unauthorized", "It ended."))
+        cut = Drive(environment(cloud, tmp_path, relay=relay), path, "create")
+        assert cut["code"] == "unknown-outcome" and "It ended" in cut["message"], cut.result
+        assert "secret" not in cut.stderr + json.dumps(cut.result)
+    before = {s.id for s in eye.servers()}
+    for _ in before:  # one open intent each
+        assert Drive(env, path, "create").rc == 0
+    assert {s.id for s in eye.servers()} == before and len(before) == 2
+    assert Drive(env, path, "destroy").rc == 0
