@@ -35,9 +35,9 @@ struct slot_ops {
     /* The create request of one slot, as it is sent (kept in the journal). */
     int (*body)(void *ctx, const struct create_req *req, int slot, const char *token, struct str *out,
                 struct gp_error *err);
-    /* send gets one intent at a time, and its id is committed before the next one is sent. A refusal of the account, the
-       type or the place is that of all further intents, which are not sent; neither are they after an id that could not
-       be recorded. */
+    /* send gets one intent at a time, and its id is committed before the next one is sent. A refusal of the account,
+       the type or the place is that of all further intents, which are not sent; neither are they after an id that could
+       not be recorded. */
     bool one_by_one;
     /* Sends the bodies of n intents, in parallel where the cloud allows it; ret[i] belongs to in[i]. */
     void (*send)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret);

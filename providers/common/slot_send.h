@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slot_ops.send for a cloud that takes one launch at a time (slot_ops.one_by_one). Blocks through the given function only. One thread. */
+/* slot_ops.send for a cloud that takes one launch at a time (slot_ops.one_by_one). Blocks through the given function
+ * only. One thread. */
 #ifndef GP_COMMON_SLOT_SEND_H
 #define GP_COMMON_SLOT_SEND_H
 
