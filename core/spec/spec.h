@@ -42,13 +42,14 @@ struct spec_offer {
     struct strv regions; /* empty: the provider's default region */
     struct strv zones;   /* empty: every zone of the region */
     enum spec_market market;
-    char *instance_type; /* NULL: chosen from gpu */
-    char *subnet;        /* NULL: the default subnet of the zone */
-    char *network;       /* the network of the nodes, by name or id; NULL: the provider's choice */
-    char *project;       /* the project at the provider; NULL: that of the credentials or the environment */
-    char *role;          /* permissions of the nodes at the provider; NULL: none */
-    char *reservation;   /* id of capacity that was reserved before; NULL: none */
-    char *hosts;         /* absolute path of the hosts file (written relative to the spec) */
+    char *instance_type;  /* NULL: chosen from gpu */
+    char *subnet;         /* NULL: the default subnet of the zone */
+    char *network;        /* the network of the nodes, by name or id; NULL: the provider's choice */
+    struct strv networks; /* further ones, for traffic between GPUs; empty: none */
+    char *project;        /* the project at the provider; NULL: that of the credentials or the environment */
+    char *role;           /* permissions of the nodes at the provider; NULL: none */
+    char *reservation;    /* id of capacity that was reserved before; NULL: none */
+    char *hosts;          /* absolute path of the hosts file (written relative to the spec) */
     /* Override the stack's values: read them through spec_effective. */
     struct spec_image image; /* both NULL: the stack's */
     struct strv ssh_from;    /* empty: the stack's */

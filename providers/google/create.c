@@ -37,7 +37,7 @@ static json_t *disks_of(const struct create_req *req, const struct google_image 
                      google_disk_type(req->offer->instance_type), "labels", labels);
 }
 
-static json_t *network_of(const struct google *g, const struct create_req *req) {
+static json_t *network_of(const struct google *g, const struct create_req *req, const struct google_nics *more) {
     const struct offer *o = req->offer;
     const char *net = req->spec->offers.items[o->spec_index].network;
     bool named = o->subnet != NULL && o->subnet[0] != '\0';
@@ -48,7 +48,9 @@ static json_t *network_of(const struct google *g, const struct create_req *req) 
     if (req->spec->access.public_ip)
         json_object_set_new(nic, "accessConfigs",
                             json_pack("[{s:s, s:s}]", "type", "ONE_TO_ONE_NAT", "name", "External NAT"));
-    return json_pack("[o]", nic);
+    json_t *all = json_pack("[o]", nic);
+    google_nics_add(g, o->region, more, all);
+    return all;
 }
 
 static json_t *scheduling_of(const struct create_req *req) {
@@ -88,8 +90,8 @@ static void add_options(const struct create_req *req, json_t *properties) {
                             json_pack("[{s:s, s:[s]}]", "email", role, "scopes", GOOGLE_SCOPE));
 }
 
-static int build(const struct google *g, const struct create_req *req, const struct google_image *image, char **ret,
-                 struct gp_error *err) {
+static int build(const struct google *g, const struct create_req *req, const struct google_image *image,
+                 const struct google_nics *nics, char **ret, struct gp_error *err) {
     const struct offer *o = req->offer;
     GP_AUTO_JSON json_t *labels = NULL;
     GP_AUTO_FREE char *tag = google_tag_name(req->stack->uid);
@@ -108,8 +110,8 @@ static int build(const struct google *g, const struct create_req *req, const str
     snprintf(count, sizeof count, "%d", req->slot_count);
     json_t *properties =
         json_pack("{s:s, s:o, s:o, s:O, s:o, s:{s:[s]}, s:o}", "machineType", o->instance_type, "disks",
-                  disks_of(req, image, labels), "networkInterfaces", network_of(g, req), "labels", labels, "metadata",
-                  metadata_of(req), "tags", "items", tag, "scheduling", scheduling_of(req));
+                  disks_of(req, image, labels), "networkInterfaces", network_of(g, req, nics), "labels", labels,
+                  "metadata", metadata_of(req), "tags", "items", tag, "scheduling", scheduling_of(req));
     add_options(req, properties);
     GP_AUTO_JSON json_t *body = json_pack("{s:s, s:s, s:o, s:o}", "count", count, "minCount", count,
                                           "perInstanceProperties", names, "instanceProperties", properties);
@@ -165,19 +167,24 @@ static int remove_rest(const struct launching *l, const struct intent *in, struc
                    in->zone, why.msg);
 }
 
-/* The deadline counts only as Google has it now. */
-static int check_deadline(const struct launching *l, const struct intent *in, const struct resource_list *made,
-                          struct gp_error *err) {
-    bool lost = false;
-    for (size_t i = 0; i < made->list.len; i++)
-        lost = lost || strstr(made->list.items[i].state_reason, "no longer has its deadline") != NULL;
-    if (!lost) return 0;
+/* The deadline and the cards count only as Google has them now. */
+static int check_made(const struct launching *l, const struct intent *in, const struct resource_list *made,
+                      struct gp_error *err) {
+    const char *lost = NULL;
+    GP_AUTO_JSON json_t *body = NULL;
+    bool known = json_parse(in->body, strlen(in->body), "the request", &body, NULL) == 0;
+    int cards = google_cards_of(json_at(body, "instanceProperties"));
+    for (size_t i = 0; i < made->list.len; i++) {
+        if (strstr(made->list.items[i].state_reason, "no longer has its deadline") != NULL) lost = "deadline";
+        else if (known && made->list.items[i].rdma != cards) lost = "number of RDMA cards";
+    }
+    if (lost == NULL) return 0;
     int r = remove_rest(l, in, err);
     if (r != 0) return r;
     r = gp_fail(err, GP_EPROTO,
-                "google %s: the new nodes do not have the deadline that was requested, so they were deleted: report "
-                "this as a bug",
-                in->zone);
+                "google %s: the new nodes do not have the %s that was requested, so they were deleted: report this "
+                "as a bug",
+                in->zone, lost);
     if (err != NULL) err->scope = GP_SCOPE_OFFER;
     return r;
 }
@@ -188,7 +195,7 @@ static int take_nodes(struct launching *l, const struct intent *in, struct resou
     if (find(l, in, &all, &why) != 0 || all.list.len < (size_t)in->slot_count)
         return gp_fail(err, GP_EUNKNOWN, "google bulkInsert in %s: its nodes are not listed yet%s%.200s", in->zone,
                        why.msg[0] != '\0' ? ": " : "", why.msg);
-    int r = check_deadline(l, in, &all, err);
+    int r = check_made(l, in, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) resource_list_add(made, &all.list.items[i]);
     return r;
 }
@@ -308,6 +315,8 @@ static int launch(struct launching *l, const struct create_req *req, struct reso
     struct google *g = l->g;
     const struct offer *o = req->offer;
     const struct google_image *image = NULL;
+    const struct google_place at = {o->instance_type, o->region, o->zone};
+    GP_AUTO_NICS struct google_nics nics = {0};
     GP_AUTO_FREE char *body = NULL;
     char uuid[37];
     GP_AUTO_FREE char *token = cloud_launch_token(req, g->project);
@@ -315,8 +324,9 @@ static int launch(struct launching *l, const struct create_req *req, struct reso
     int r = google_quota_check(g, o, req->slot_count, err);
     if (r == 0) r = google_image_by_id(g, o->image, &image, err);
     if (r == 0) r = place(g, req, &l->network, err);
+    if (r == 0) r = google_nics_choose(g, req->spec, &req->spec->offers.items[o->spec_index], &at, &nics, err);
     if (r == 0 && g->cache->members_refused) r = need_members(l, req, 0, err);
-    if (r == 0) r = build(g, req, image, &body, err);
+    if (r == 0) r = build(g, req, image, &nics, &body, err);
     if (r != 0) return r;
     if (req->spec->nodes < 2) drop(&l->network);
     struct intent in;

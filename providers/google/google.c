@@ -22,6 +22,8 @@ void google_cache_free(struct google_cache *c) {
         free(c->images.items[i]);
     }
     vec_free(&c->images);
+    for (size_t i = 0; i < c->data_networks.len; i++) google_data_network_clear(&c->data_networks.items[i]);
+    vec_free(&c->data_networks);
     strv_clear(&c->networks);
     strv_clear(&c->quotas_ok);
     strv_clear(&c->members_ready);

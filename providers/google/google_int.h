@@ -135,6 +135,38 @@ int google_disk_check(const struct spec *spec, const struct google_image *image,
 /* USD/h of a disk that the spec asks for; 0: it asks for none. Negative: not known. */
 double google_disk_price(const struct spec *spec, const struct google_image *image, const char *type,
                          const char *region);
+/* --- GPUDirect between the nodes of a gang (fabric.c) --- */
+struct google_place {
+    const char *type, *region, *zone;
+};
+struct google_nics {     /* besides the first interface */
+    struct strv subnets; /* of the region: those of gVNICs, then those of MRDMA cards */
+    int cards;
+};
+void google_nics_clear(struct google_nics *n);
+#define GP_AUTO_NICS GP_CLEANUP(google_nics_clear)
+struct google_data_network { /* one of the offer's `networks`, as Google has it */
+    char *name;
+    char *zone;          /* of its RoCE profile; NULL: an ordinary network */
+    struct strv subnets; /* "REGION/NAME", sorted */
+    int mtu;
+};
+void google_data_network_clear(struct google_data_network *n);
+/* The offer's networks that a launch needs and the cache lacks, to be read side by side with other things. A reply is
+ * kept if it is that network; else the choice reads it again, with its error. */
+void google_networks_ahead(const struct google *g, const struct spec *spec, const struct spec_offer *want,
+                           struct strv *ret);
+void google_network_came(struct google *g, const char *name, const json_t *reply);
+/* The interfaces of a node of that type there; none: an ordinary node. Reads networks that the cache lacks.
+ * -GP_EUSAGE: the spec has GPUDirect, and this type cannot have it there. */
+int google_nics_choose(struct google *g, const struct spec *spec, const struct spec_offer *want,
+                       const struct google_place *at, struct google_nics *ret, struct gp_error *err);
+/* For the plan; "": nothing to say. Caller frees. */
+char *google_fabric_text(const struct spec *spec, const char *type, const struct google_nics *chosen);
+/* Adds them to the array of a request, which has the first interface. */
+void google_nics_add(const struct google *g, const char *region, const struct google_nics *chosen, json_t *interfaces);
+int google_cards_of(const json_t *instance); /* its MRDMA cards */
+
 /* regions.get, and projects.get side by side with it; both are kept for a minute. *ret: borrowed until the next
  * call. */
 int google_region_read(struct google *g, const char *region, const json_t **ret, struct gp_error *err);
@@ -223,7 +255,8 @@ int google_delete(struct google *g, const struct resource_list *what, struct gp_
 /* --- the cache of one open provider --- */
 struct google_cache {
     VEC_OF(struct google_image *) images;
-    struct strv networks;      /* "region/subnet=network" */
+    struct strv networks; /* "region/subnet=network" */
+    VEC_OF(struct google_data_network) data_networks;
     struct strv quotas_ok;     /* "region/metric/count" */
     struct strv members_ready; /* uids */
     bool members_refused;      /* a rule between nodes: the next one is created before its nodes */

@@ -136,6 +136,7 @@ int google_instance_read(const json_t *item, struct resource *ret, struct gp_err
     set_addresses(ret, item);
     resource_set(&ret->user, "gpuprov");
     ret->state = instance_state(status);
+    ret->rdma = google_cards_of(item);
     ret->billed = true; /* a deleted one is not listed */
     int64_t attached = json_int(item, "guestAccelerators.0.acceleratorCount", -1);
     const struct catalog_row *known = catalog_google_type(ret->instance_type);

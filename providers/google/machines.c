@@ -194,13 +194,20 @@ static void take_fitting(const struct search *s, struct google_types *ret) {
 
 struct ahead {
     struct google *g;
-    const char *url;
+    const char *what; /* the image's URL, or the network's name */
 };
 
 static int on_image(void *ctx, const json_t *reply, struct gp_error *err) {
     const struct ahead *image = ctx;
     (void)err;
-    google_image_came(image->g, image->url, reply);
+    google_image_came(image->g, image->what, reply);
+    return 0;
+}
+
+static int on_network(void *ctx, const json_t *reply, struct gp_error *err) {
+    const struct ahead *network = ctx;
+    (void)err;
+    google_network_came(network->g, network->what, reply);
     return 0;
 }
 
@@ -216,15 +223,29 @@ static void also(struct lists *l, const char *what, char *url, google_page_fn pa
     vec_push(&l->all, one);
 }
 
+/* What could not be read is read again where an offer needs it, with its error. ret: room for all of them. */
+static void also_ahead(struct lists *l, struct google *g, const char *image, const struct strv *networks,
+                       struct ahead *ret) {
+    for (size_t i = 0; i < networks->n; i++) {
+        ret[i] = (struct ahead){g, networks->v[i]};
+        also(l, "google networks.get", google_url(g, "global/networks/%s", networks->v[i]), on_network, &ret[i]);
+    }
+    if (image == NULL) return;
+    ret[networks->n] = (struct ahead){g, image};
+    also(l, "google images.get", xstrdup(image), on_image, &ret[networks->n]);
+}
+
 int google_types_find(struct google *g, const struct strv *zones, const struct spec *spec, size_t index,
                       struct google_types *ret, struct gp_error *err) {
     const struct spec_offer *want = &spec->offers.items[index];
     struct search *searches = xcalloc(zones->n + 1, sizeof *searches);
     struct lists lists = {0};
     GP_AUTO_FREE char *image = google_image_ahead(g, spec, index);
-    struct ahead ahead = {g, image};
+    GP_AUTO_STRV struct strv networks = {0};
     bool more = needs_accelerators(spec, want);
     int r = 0;
+    google_networks_ahead(g, spec, want, &networks);
+    struct ahead *ahead = xcalloc(networks.n + 1, sizeof *ahead);
     for (size_t i = 0; i < zones->n; i++) {
         const char *zone = zones->v[i];
         searches[i] = (struct search){.zone = zone, .spec = spec, .want = want};
@@ -235,8 +256,7 @@ int google_types_find(struct google *g, const struct strv *zones, const struct s
                  google_url(g, "zones/%s/acceleratorTypes?maxResults=500", zone), on_accelerators, &searches[i]);
     }
     size_t needed = lists.all.len;
-    /* An image that could not be read is read again where an offer needs it, with its error. */
-    if (image != NULL) also(&lists, "google images.get", xstrdup(image), on_image, &ahead);
+    also_ahead(&lists, g, image, &networks, ahead);
     rest_pages_many(&g->rest, lists.all.items, lists.all.len);
     for (size_t i = 0; r == 0 && i < needed; i++) {
         r = lists.all.items[i].rc;
@@ -248,6 +268,7 @@ int google_types_find(struct google *g, const struct strv *zones, const struct s
         strv_clear(&searches[i].attachable);
     }
     free(searches);
+    free(ahead);
     vec_free(&lists.all);
     strv_clear(&lists.urls);
     return r;

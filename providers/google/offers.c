@@ -24,7 +24,8 @@ static int refuse_region(struct gp_error *err, int r) {
     return r;
 }
 
-static int add_offer(struct search *s, const struct google_type *t, struct gp_error *err) {
+static int add_offer(struct search *s, const struct google_type *t, const struct google_nics *nics,
+                     struct gp_error *err) {
     const struct google_image *image = NULL;
     bool spot = s->want->market == MARKET_SPOT;
     /* The price of N1 with a GPU is a sum that the catalogue does not have. */
@@ -53,6 +54,7 @@ static int add_offer(struct search *s, const struct google_type *t, struct gp_er
         .memory_gib = t->memory_mib / 1024.0,
         .disk_gib = google_disk_gib(s->spec, image, t->gpus),
         .disk_usd_per_h = GP_MAX(disk, 0.0),
+        .fabric = google_fabric_text(s->spec, t->name, nics),
         .quota = google_quota_text(s->g, s->region, t->accelerator, s->want->market),
         .price_usd_per_h = price,
         .price_source = price < 0 ? xstrdup("") : xasprintf("catalogue %s", catalog_google_date),
@@ -91,15 +93,32 @@ static int zones_of(struct search *s, struct strv *ret, struct gp_error *err) {
     return 0;
 }
 
+/* A type whose GPUDirect this gang cannot use is left out, with the reason. */
+static int try_type(struct search *s, const struct google_type *t, struct gp_error *ret_why, struct gp_error *err) {
+    GP_AUTO_NICS struct google_nics nics = {0};
+    struct google_place at = {t->name, s->region, t->zone};
+    struct gp_error why = {0};
+    int r = google_nics_choose(s->g, s->spec, s->want, &at, &nics, &why);
+    if (r == 0) return add_offer(s, t, &nics, err);
+    if (r == -GP_EUSAGE) *ret_why = why;
+    else if (err != NULL) *err = why;
+    return r == -GP_EUSAGE ? 0 : r;
+}
+
 static int offers_of_region(struct search *s, struct gp_error *err) {
     GP_AUTO_STRV struct strv zones = {0};
     struct google_types types = {0};
+    struct gp_error why = {0};
     size_t before = s->out->list.len;
     int r = zones_of(s, &zones, err);
     if (r == 0) r = google_types_find(s->g, &zones, s->spec, s->index, &types, err);
-    for (size_t i = 0; r == 0 && i < types.list.len; i++) r = add_offer(s, &types.list.items[i], err);
+    for (size_t i = 0; r == 0 && i < types.list.len; i++) r = try_type(s, &types.list.items[i], &why, err);
     google_types_clear(&types);
     if (r != 0 || s->out->list.len > before) return r;
+    if (why.code != GP_OK) {
+        if (err != NULL) *err = why;
+        return -(int)why.code;
+    }
     GP_AUTO_FREE char *gpus = s->spec->gpu.model != NULL ? xasprintf("%s:%d", s->spec->gpu.model, s->spec->gpu.count)
                                                          : xstrdup("a small type");
     return refuse_region(err, gp_fail(err, GP_EUSAGE, "google %s: %s%s%s is not sold in %s", s->region,

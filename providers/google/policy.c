@@ -11,7 +11,8 @@ static const char *const permissions[] = {
     "compute.acceleratorTypes.list", "compute.disks.list", "compute.firewalls.get", "compute.firewalls.list",
     "compute.globalOperations.get", "compute.images.get", "compute.images.getFromFamily", "compute.instances.get",
     "compute.instances.getSerialPortOutput", "compute.instances.list", "compute.machineTypes.list",
-    "compute.projects.get", "compute.regions.get", "compute.subnetworks.get", "compute.zoneOperations.get",
+    "compute.networks.get", "compute.projects.get", "compute.regions.get", "compute.subnetworks.get",
+    "compute.zoneOperations.get",
     /* the claim and the rule between nodes */
     "compute.firewalls.create", "compute.firewalls.delete", "compute.firewalls.update", "compute.networks.updatePolicy",
     /* nodes */

@@ -22,6 +22,10 @@ static const struct spec_provider_key keys[] = {
     {.name = "network", .pattern = "^[a-z][a-z0-9-]{0,62}$", .pattern_doc = "the name of a network of the project",
      .example = "training",
      .note = "without it: that of `subnet`, else `default`; a network in custom mode needs a `subnet`"},
+    {.name = "networks", .pattern = "^[a-z][a-z0-9-]{0,62}$", .pattern_doc = "the name of a network of the project",
+     .example = "[gpu-net-1, gpu-net-2, gpu-net-3, gpu-net-4]",
+     .note = "with `bootstrap.fabric: auto` and several nodes: the networks of GPUDirect's interfaces, which exist "
+             "already (see docs/google.md)"},
     {.name = "project", .pattern = "^[a-z][a-z0-9.:-]{3,99}$", .pattern_doc = "the id of a project",
      .example = "my-project",
      .note = "a stack is in one project; without it: `GOOGLE_CLOUD_PROJECT`, `CLOUDSDK_CORE_PROJECT`, else that of the "

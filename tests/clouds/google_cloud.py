@@ -38,6 +38,11 @@ TYPES = {"e2-medium": (2, 4096, None, 0, "X86_64"), "n1-standard-8": (8, 30720, 
          "a2-ultragpu-1g": (12, 174080, "nvidia-a100-80gb", 1, "X86_64"),
          "a3-highgpu-8g": (208, 1916928, "nvidia-h100-80gb", 8, "X86_64"),
          "a4x-highgpu-4g": (140, 905216, "nvidia-gb200", 4, "ARM64")}
+# Types with GPUDirect, which a test adds to `types`: and their further interfaces, gVNICs and MRDMA cards.
+LARGE = {"a3-megagpu-8g": (208, 1916928, "nvidia-h100-mega-80gb", 8, "X86_64"),
+         "a3-ultragpu-8g": (224, 3022848, "nvidia-h200-141gb", 8, "X86_64"),
+         "a4-highgpu-8g": (224, 4063232, "nvidia-b200", 8, "X86_64")}
+FURTHER = {"a3-highgpu-8g": (4, 0), "a3-megagpu-8g": (8, 0), "a3-ultragpu-8g": (1, 8), "a4-highgpu-8g": (1, 8)}
 FAMILIES = {"ubuntu-2404-lts-amd64": "X86_64", "ubuntu-2404-lts-arm64": "ARM64", "ubuntu-2204-lts": "X86_64",
             "ubuntu-2204-lts-arm64": "ARM64"}
 TERM = re.compile(r'(labels\.[\w-]+|name)(=| eq )"([^"]*)"')
@@ -63,6 +68,7 @@ class Google(Mock, Tokens):
         self.page = 500          # most entries of a page
         self.unreachable = []    # zones that an aggregated list leaves out
         self.drop_deadline = False
+        self.drop_cards = 0      # MRDMA cards that an instance lacks
         self.keep_disks = False  # a deleted instance leaves its disk
         self.linger = 1          # lists that still show a deleted instance
         self.token_s = 3599
@@ -72,7 +78,8 @@ class Google(Mock, Tokens):
         self.console = "login: \n"
         self.instances, self.disks, self.firewalls, self.operations = {}, {}, {}, {}
         self.request_ids, self.tokens, self.grants = {}, {}, []
-        self.networks = {"default": None, "other": None}
+        self.types = dict(TYPES)
+        self.networks = {"default": {"mtu": 1460}, "other": {"mtu": 1460}}  # profile: of RoCE, "ZONE-vpc-roce"
         self.subnets = {("us-central1", "training"): "default", ("us-central1", "apart"): "other"}
         super().__init__(**how)
 
@@ -205,7 +212,7 @@ class Google(Mock, Tokens):
 
     def _machineTypes_list(self, args, query, _obj):
         zone, items = self._zone(args), []
-        for name, (cpus, mib, gpu, n, arch) in TYPES.items():
+        for name, (cpus, mib, gpu, n, arch) in self.types.items():
             item = {"kind": "compute#machineType", "name": name, "guestCpus": cpus, "memoryMb": mib, "zone": zone,
                     "architecture": arch}
             if gpu:
@@ -235,6 +242,27 @@ class Google(Mock, Tokens):
             raise error(404, "notFound", "The resource subnetwork was not found")
         return {"kind": "compute#subnetwork", "name": args["subnetwork"],
                 "network": self._link("global", "networks", network)}
+
+    def _networks_get(self, args, _query, _obj):
+        name = args["network"]
+        if name not in self.networks:
+            raise error(404, "notFound", f"The resource 'projects/{self.project}/global/networks/{name}' was not found")
+        of = self.networks[name]
+        reply = {"kind": "compute#network", "name": name, "mtu": of["mtu"], "autoCreateSubnetworks": False,
+                 "subnetworks": [self._link("regions", r, "subnetworks", s) for (r, s), n in self.subnets.items() if n == name]}
+        return dict(reply, networkProfile=self._link("global", "networkProfiles", of["profile"])) if "profile" in of else reply
+
+    def add_networks(self, kind, region="us-central1", zone="us-central1-a"):
+        """Those of GPUDirect as its guide makes them, for a type: their names."""
+        gvnics, cards = FURTHER[kind]
+        names = [f"gpu-net-{i}" for i in range(gvnics)]
+        for name in names:
+            self.networks[name] = {"mtu": 8896 if cards else 8244}
+            self.subnets[region, name.replace("net", "sub")] = name
+        if cards:
+            self.networks["rdma-net"] = {"mtu": 8896, "profile": zone + "-vpc-roce"}
+            self.subnets.update({(region, f"rdma-sub-{i}"): "rdma-net" for i in range(cards)})
+        return names + ["rdma-net"] * (cards > 0)
 
     # --- lists ---
 
@@ -314,10 +342,9 @@ class Google(Mock, Tokens):
 
     # --- instances ---
 
-    @staticmethod
-    def _gpus(item):
+    def _gpus(self, item):
         attached = sum(a["acceleratorCount"] for a in item.get("guestAccelerators", []))
-        return attached or TYPES[item["machineType"].rsplit("/", 1)[1]][3]
+        return attached or self.types[item["machineType"].rsplit("/", 1)[1]][3]
 
     def _instance(self, name, zone, properties, number):
         p = properties
@@ -335,6 +362,7 @@ class Google(Mock, Tokens):
         nics = [dict(nic, kind="compute#networkInterface", name=f"nic{i}", networkIP=f"10.128.0.{number}",
                      accessConfigs=[dict(c, natIP=f"127.77.0.{number}") for c in nic.get("accessConfigs", [])])
                 for i, nic in enumerate(p["networkInterfaces"])]
+        nics = nics[:len(nics) - self.drop_cards]
         scheduling = dict(p["scheduling"])
         if self.drop_deadline:
             scheduling.pop("terminationTime", None)
@@ -360,13 +388,13 @@ class Google(Mock, Tokens):
         label = re.compile(r"[a-z0-9_-]{0,63}")
         s = p["scheduling"]
         checks = [(len(names) == count, "perInstanceProperties: one for each of count"),
-                  (p["machineType"] in TYPES, "machineType: a name, sold in the zone"),
+                  (p["machineType"] in self.types, "machineType: a name, sold in the zone"),
                   (all(re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", n) for n in names), "names"),
                   (all(label.fullmatch(k) and label.fullmatch(v) for k, v in p["labels"].items()), "labels"),
                   (len(p["labels"]) <= 64, "64 labels"),
                   (not s.get("terminationTime") or s.get("instanceTerminationAction") == "DELETE", "termination"),
                   (s.get("provisioningModel") != "SPOT" or s.get("automaticRestart") is False, "spot"),
-                  (not TYPES.get(p["machineType"], (0, 0, 0, 0))[3] or s.get("onHostMaintenance") == "TERMINATE",
+                  (not self.types.get(p["machineType"], (0, 0, 0, 0))[3] or s.get("onHostMaintenance") == "TERMINATE",
                    "GPUs need onHostMaintenance TERMINATE"),
                   (sum(len(i["value"]) for i in p["metadata"]["items"]) <= 512 * 1024, "metadata"),
                   (all(10 <= int(d["initializeParams"]["diskSizeGb"]) <= 65536 for d in p["disks"]), "diskSizeGb"),
@@ -378,6 +406,32 @@ class Google(Mock, Tokens):
         network = [n.get("network", "").rsplit("/", 1)[-1] for n in p["networkInterfaces"]]
         if any(n and n not in self.networks for n in network):
             raise error(404, "notFound", f"The resource 'projects/{self.project}/global/networks/x' was not found")
+        self._interfaces(zone, p)
+
+    def _interfaces(self, zone, p):
+        """What the guides say of several interfaces."""
+        nics, region = p["networkInterfaces"], zone.rsplit("-", 1)[0]
+        subnets = [n.get("subnetwork", "").rsplit("/", 1)[-1] for n in nics]
+        if any(s and (region, s) not in self.subnets for s in subnets):
+            raise error(404, "notFound", "The resource subnetwork was not found")
+        of = [self.subnets[region, s] if s else nic["network"].rsplit("/", 1)[-1]
+              for s, nic in zip(subnets, nics, strict=True)]
+        cards = [n.get("nicType") == "MRDMA" for n in nics]
+        ordinary = [n for n, card in zip(of, cards, strict=True) if not card]
+        roce = [self.networks[n].get("profile") for n in of]
+        checks = [(len(set(ordinary)) == len(ordinary), "a network for each gVNIC"),
+                  (len(set(subnets)) == len(subnets), "a subnet for each interface"),
+                  (not cards[0] and len(nics) <= 18, "the first interface, and the number"),
+                  (all((profile == zone + "-vpc-roce") if card else not profile
+                       for profile, card in zip(roce, cards, strict=True)), "the RoCE profile of the zone"),
+                  (not any("accessConfigs" in n for n, card in zip(nics, cards, strict=True) if card), "a public address"),
+                  (len(nics) == 1 or (sum(not c for c in cards[1:]), sum(cards)) == FURTHER.get(p["machineType"]),
+                   "the layout of " + p["machineType"]),
+                  (cards == sorted(cards), "gVNICs come first")]
+        for right, text in checks:
+            if not right:
+                self.faults.append("networkInterfaces: " + text)
+                raise error(400, "invalid", "Invalid value for field networkInterfaces: " + text)
 
     def _instances_bulkInsert(self, args, _query, body):
         zone, names = self._zone(args), list(body["perInstanceProperties"])
