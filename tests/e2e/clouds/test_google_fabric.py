@@ -129,6 +129,15 @@ def test_nodes_that_lack_cards_do_not_stay(large, tmp_path):
     assert drive(large, tmp_path, spec, "destroy")[0] == 0 and large.left() == []
 
 
+def test_a_lost_reply_is_settled_with_the_cards(large, tmp_path):
+    large.rule("POST .*bulkInsert", "drop_after")
+    spec = spec_of(tmp_path, "a3-ultragpu-8g", large.add_networks("a3-ultragpu-8g"))
+    rc, result, _ = drive(large, tmp_path, spec, "create")
+    assert rc == 0 and [r["rdma"] for r in result["resources"] if r["kind"] == "instance"] == [8, 8], result
+    assert len(large.instances) == 2
+    assert drive(large, tmp_path, spec, "destroy")[0] == 0 and large.left() == []
+
+
 class FarRdma(FarGoogle):
     gpu = "H200:8"
     offer = {"regions": ["us-central1"], "zones": ["us-central1-a"], "instance_type": "a3-ultragpu-8g",
