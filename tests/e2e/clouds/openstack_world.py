@@ -69,15 +69,18 @@ class Eye:
     def addresses(self):
         return list(self.c.network.ips(project_id=self.c.current_project_id))
 
-    def left(self):
-        """Names of everything of gpuprov's; [] when nothing is left."""
-        return ([s.name for s in self.servers()] + [k.name for k in self.claims()] + [g.name for g in self.groups()] +
-                [a.floating_ip_address for a in self.addresses()])
+    def left(self, stack=None):
+        """Names of everything of gpuprov's, or of one stack; [] when nothing is left."""
+        named = [x.name for x in self.servers() + self.claims() + self.groups()]
+        if stack is None:
+            return named + [a.floating_ip_address for a in self.addresses()]
+        return [n for n in named if n.startswith(f"gpuprov-{stack}-")] + [
+            a.floating_ip_address for a in self.addresses() if f" stack={stack} " in a.description + " "]
 
-    def nothing(self, seconds=60):
+    def nothing(self, seconds=60, stack=None):
         """Waits until nothing is left: nova ends servers after its reply."""
         until = time.monotonic() + seconds
-        while (left := self.left()) and time.monotonic() < until:
+        while (left := self.left(stack)) and time.monotonic() < until:
             time.sleep(0.5)
         assert left == []
 

@@ -4,8 +4,10 @@ refuses, and gives malformed replies."""
 import json
 import random
 import re
+import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mock import certificate  # noqa: UP026  # tests/clouds/mock.py
@@ -79,37 +81,75 @@ def test_contract_on_bad_days(cloud, eye, tmp_path, case):
     eye.nothing()
 
 
+class Lane:
+    """A stack with a relay, a state folder and a client of its own: several of them are cut side by side."""
+
+    def __init__(self, cloud, folder, program, name):
+        folder.mkdir()
+        self.cloud, self.folder, self.program, self.name = cloud, folder, program, name
+        self.path = spec(folder, name=name, gpu=None, offer={"instance_type": "cpu.small"},
+                         access={"ssh_from": [FROM], "timeout": "2s"})
+
+    def _run(self, relay, state, verb, *words):
+        env = {**environment(self.cloud, self.folder, relay=relay), "GPUPROV_STATE_DIR": str(self.folder / state)}
+        return subprocess.Popen([self.program, verb, *map(str, words)], env=env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def whole(self):
+        """The requests of an `up` that nobody cuts: all of them, and those that change something."""
+        with Relay(self.cloud) as relay:
+            up = self._run(relay, "whole", "up", self.path)
+            text = up.communicate(timeout=200)[1]
+            assert up.returncode == 6, text
+            counts = len(relay.log), len(relay.requests(CHANGES))
+            self.down(relay, "whole")
+        return counts
+
+    def down(self, relay, state):
+        down = self._run(relay, state, "down", self.name, "--in", "openstack")
+        text = down.communicate(timeout=300)[1]
+        assert down.returncode == 0, text
+        Eye(self.cloud).nothing(stack=self.name)
+
+    def cut(self, moments, journal):
+        """moments: (pattern, count): kill -9 once so many requests have come; then `down`. Returns how many were killed: an
+        `up` can need fewer requests than the one that was counted."""
+        killed = 0
+        with Relay(self.cloud) as relay:
+            for n, (pattern, count) in enumerate(moments):
+                relay.log.clear()
+                up = self._run(relay, "state", "up", self.path)
+                while up.poll() is None and len(relay.requests(pattern)) < count:
+                    time.sleep(0.002)
+                up.kill()
+                up.communicate()
+                killed += up.returncode == -signal.SIGKILL
+                with relay.lock:
+                    pass  # the request that it was sending has been answered
+                self.down(relay, "state" if journal else f"new{n}")
+        return killed
+
+
+LANES, CUTS = 6, 2
+
+
+def moments(rng, calls, changes):
+    """One random moment in each of as many equal parts of an `up`: half of them right after a request that changes
+    something."""
+    half = LANES * CUTS // 2
+    return [(pattern, 1 + (n * most + rng.randrange(most)) // half)
+            for n in range(half) for pattern, most in (("", calls), (CHANGES, changes))]
+
+
 @pytest.mark.parametrize("journal", [True, False])
 def test_killed_at_any_moment_leaves_nothing(cloud, eye, tmp_path, program, journal):
-    """kill -9 at twenty random moments of an `up`; then `down`, with the journal of that run or without one."""
-    with Relay(cloud) as relay:
-        env = environment(cloud, tmp_path, relay=relay)
-        path = spec(tmp_path, access={"ssh_from": [FROM], "timeout": "2s"})
-        up = ([program, "up", path], {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True})
-        done = subprocess.run(*up[:1], **up[1], timeout=200, check=False)
-        assert done.returncode == 6, done
-        calls, changes = len(relay.log), len(relay.requests(CHANGES))
-        rng = random.Random(20261123)
-        for n in range(20):
-            state = {**env, "GPUPROV_STATE_DIR": str(tmp_path / ("state" if journal else f"new{n}"))}
-            down = subprocess.run([program, "down", "contract", "--in", "openstack"], env=state, capture_output=True,
-                                  text=True, timeout=300, check=False)
-            assert down.returncode == 0, down
-            eye.nothing()
-            relay.log.clear()
-            run = subprocess.Popen(*up[:1], **up[1])
-            pattern, most = (CHANGES, changes) if n % 2 else ("", calls)
-            count = rng.randint(1, most)
-            while run.poll() is None and len(relay.requests(pattern)) < count:
-                time.sleep(0.002)
-            run.kill()
-            run.communicate()
-            with relay.lock:
-                pass  # the request that it was sending has been answered
-        down = subprocess.run([program, "down", "contract", "--in", "openstack"],
-                              env={**env, "GPUPROV_STATE_DIR": str(tmp_path / ("state" if journal else "last"))},
-                              capture_output=True, text=True, timeout=300, check=False)
-        assert down.returncode == 0, down
+    """kill -9 at twelve moments of an `up`; then `down`, with the journal of that run or without one. Without it `down`
+    searches for launches of another run for half a minute, so several stacks are cut at the same time."""
+    lanes = [Lane(cloud, tmp_path / f"lane{n}", program, f"cut{n}") for n in range(LANES)]
+    cuts = moments(random.Random(20261123 + journal), *lanes[0].whole())
+    with ThreadPoolExecutor(LANES) as pool:
+        killed = list(pool.map(lambda n: lanes[n].cut(cuts[n::LANES], journal), range(LANES)))
+    assert sum(killed) > LANES * CUTS // 2, killed
     eye.nothing()
 
 
