@@ -206,7 +206,8 @@ static int end_members(struct launching *l, const struct intent *in, struct goog
     struct gp_error why = {0};
     int r = google_members_end(l->g, l->stack, l->network, rule, sent, &why);
     l->g->cache->members_refused = r != 0;
-    if (r == 0 || r == -GP_EUNKNOWN || nodes != 0) return 0; /* google_create settles what is not known */
+    /* google_create settles what is not known, and a rule that the journal cannot note: Google did not refuse it. */
+    if (r == 0 || r == -GP_EUNKNOWN || nodes != 0 || why.domain == GP_D_JOURNAL) return 0;
     if (remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
     if (err != NULL) *err = why;
     return r;
