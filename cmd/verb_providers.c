@@ -18,7 +18,7 @@ static const struct opt options[] = {
     {.name = "node",
      .type = OPT_FLAG,
      .offset = offsetof(struct opts, node),
-     .help = "with --policy: the rights of a node itself, where NAME's nodes have some"},
+     .help = "with --policy: the rights that a node itself gets, where an offer has `role`"},
     {0}};
 
 /* --owner, else the principal of the credentials. Caller frees *ret. */
@@ -53,7 +53,7 @@ static int print_policy(struct invocation *inv, const char *name, bool node, str
                        "--policy requires a provider that has a policy: gpuprov providers NAME --policy (%s)", names);
     }
     if (node && ops->node_policy == NULL)
-        return gp_fail(err, GP_EUSAGE, "%s has no policy of nodes: leave --node out", name);
+        return gp_fail(err, GP_EUSAGE, "--node: %s gives its nodes no rights of a policy: leave --node out", name);
     GP_AUTO_FREE char *owner = NULL;
     GP_AUTO_FREE char *policy = NULL;
     int r = owner_of(inv, ops, &owner, err);
@@ -97,7 +97,8 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     const char *only = inv->n_args == 1 ? inv->args[0] : NULL;
     if (only != NULL && provider_find(only) == NULL) return unknown(only, err);
-    if (o->node && !o->policy) return gp_fail(err, GP_EUSAGE, "--node requires --policy");
+    if (o->node && !o->policy)
+        return gp_fail(err, GP_EUSAGE, "--node is for --policy: gpuprov providers azure --policy --node");
     if (o->policy) return print_policy(inv, only, o->node, err);
     json_t *list = json_array();
     struct table t = {0};

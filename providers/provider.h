@@ -142,10 +142,10 @@ struct provider_ops {
 
     /* Facts that depend on this machine, an account or a type. NULL: packages can be installed; there is no policy;
        boot_timeout_ms is that of every type. They are not counted as slots, because none calls the cloud. */
-    bool (*packages)(const char **ret_why);                                  /* *ret_why: the refusal, static */
-    int (*policy)(const char *owner, char **ret_json, struct gp_error *err); /* least permissions of an owner */
+    bool (*packages)(const char **ret_why);                                       /* *ret_why: the refusal, static */
+    int (*policy)(const char *owner, char **ret_json, struct gp_error *err);      /* least permissions of an owner */
+    int (*node_policy)(const char *owner, char **ret_json, struct gp_error *err); /* rights of a node itself, or NULL */
     const char *policy_refusal; /* policy NULL: the reason, a clause without a full stop */
-    int (*node_policy)(const char *owner, char **ret_json, struct gp_error *err); /* rights of a node, or NULL */
     /* For the verb doctor: tries the account from here, creates nothing, costs nothing. text: facts, one a line.
      * usable false: it is not configured, and text has the reason. Negative: it is configured and does not work. */
     int (*doctor)(struct str *text, bool *ret_usable, struct gp_error *err);

@@ -130,7 +130,7 @@ int azure_authorize(void *ctx, const struct rest_call *call, struct http_fields 
  * and proves nothing of what exists. */
 static int check_missing(const char *what, const struct rest_reply *reply, struct gp_error *err) {
     static const char *const missing[] = {"ResourceGroupNotFound", "ResourceNotFound", "ParentResourceNotFound",
-                                          "NotFound"};
+                                          "RoleAssignmentNotFound", "NotFound"};
     const char *code = json_str(reply->json, "error.code", "");
     for (size_t i = 0; i < GP_ARRAY_LEN(missing); i++)
         if (strcmp(code, missing[i]) == 0) return 0;

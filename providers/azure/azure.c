@@ -6,11 +6,10 @@
 #include "providers/azure/azure_int.h"
 
 #include "base/form.h"
+#include "base/str.h"
 #include "providers/common/ownership.h"
 
 #include <ctype.h>
-
-#define ROLE_WAIT_S 600 /* Azure states up to 10 minutes until a new role assignment has reached all of its parts */
 
 static const char *const hidden[] = {"customData", "userData", "keyData", NULL};
 
@@ -19,7 +18,6 @@ static void azure_close(struct provider *p) {
     if (a == NULL) return;
     http_close(a->http);
     azure_cred_clear(&a->cred);
-    strv_clear(&a->roles_ok);
     azure_cache_free(a->cache);
     free(a->endpoint);
     free(a->audience);
@@ -28,6 +26,7 @@ static void azure_close(struct provider *p) {
     free(a->principal_owner);
     free(a->tenant);
     free(a->fallback_region);
+    strv_clear(&a->roles_ok);
     free(a->base.owner);
     free(a);
 }
@@ -77,15 +76,6 @@ static int set_endpoints(struct azure *a, struct gp_error *err) {
     return 0;
 }
 
-static int set_role_wait(struct azure *a, struct gp_error *err) {
-    const char *text = azure_env("GPUPROV_AZURE_ROLE_WAIT");
-    int64_t s = ROLE_WAIT_S;
-    if (text != NULL && !str_to_i64(text, 0, 3600, &s))
-        return gp_fail(err, GP_EENV, "azure: GPUPROV_AZURE_ROLE_WAIT must be a number of seconds, 0 to 3600");
-    a->role_wait_ms = s * 1000;
-    return 0;
-}
-
 static int set_subscription(struct azure *a, struct gp_error *err) {
     const char *own = azure_env("AZURE_SUBSCRIPTION_ID");
     const char *id = own != NULL ? own : a->cred.subscription;
@@ -119,6 +109,16 @@ static int set_owner(struct azure *a, const char *owner, struct gp_error *err) {
     return 0;
 }
 
+/* A new assignment is readable within seconds, and used by all of Azure within minutes. */
+static int set_role_wait(struct azure *a, struct gp_error *err) {
+    const char *text = azure_env("GPUPROV_AZURE_ROLE_WAIT");
+    int64_t s = 180;
+    if (text != NULL && !str_to_i64(text, 1, 1800, &s))
+        return gp_fail(err, GP_EENV, "azure: GPUPROV_AZURE_ROLE_WAIT is '%.20s': give seconds, 1 to 1800", text);
+    a->role_wait_ms = s * 1000;
+    return 0;
+}
+
 static int azure_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     struct azure *a = xcalloc(1, sizeof *a);
     a->base.ops = &provider_azure;
@@ -133,8 +133,8 @@ static int azure_open(const struct provider_env *env, struct provider **ret, str
     }
     struct http_options opt = {
         .cancel = env->cancel, .ca_bundle = azure_env("REQUESTS_CA_BUNDLE"), .ca_setting = "REQUESTS_CA_BUNDLE"};
-    int r = set_endpoints(a, err);
-    if (r == 0) r = set_role_wait(a, err);
+    int r = set_role_wait(a, err);
+    if (r == 0) r = set_endpoints(a, err);
     if (r == 0) r = http_open(&opt, &a->http, err);
     a->rest = (struct rest){.provider = &a->base,
                             .http = a->http,
@@ -166,10 +166,10 @@ const struct provider_ops provider_azure = {
     .name = "azure",
     .summary = "Microsoft Azure: virtual machines, on-demand and spot",
     .spec = &azure_spec,
-    .note = "azure: a poweroff does not end a node's bill; without 'role' in its offer, only 'gpuprov gc' and 'gpuprov "
-            "down' terminate a node",
+    .note = "azure: a poweroff does not end a node's bill; without 'role' in the offer only 'gpuprov gc' and 'gpuprov "
+            "down' terminate nodes",
     .ends = ENDS_GC_ONLY,
-    .guest_end = GUEST_DELETES,
+    .guest_end = GUEST_DELETES, /* with a role */
     .end_script = "cloud-init/end-azure.sh",
     .node_shape = NODE_VM,
     .user_data_max = 65535,

@@ -46,8 +46,8 @@ struct azure {
     char *principal_owner;
     char *tenant;             /* of the token, not verified; "" */
     char *fallback_region;    /* of the spec's first azure offer; NULL */
-    struct strv roles_ok;     /* role definitions that fit nodes */
-    int64_t role_wait_ms;     /* longest wait for a role assignment */
+    int64_t role_wait_ms;     /* longest wait for a role assignment to be readable */
+    struct strv roles_ok;     /* roles of nodes that were read and fit */
     struct slot_ops slot_ops; /* poll_ms follows Retry-After */
     struct azure_cache *cache;
 };
@@ -122,7 +122,7 @@ bool azure_handle_read(const char *id, struct azure_handle *ret); /* false: it h
 #define AZURE_NET "virtualNetworks"
 #define AZURE_DISK "disks"
 #define AZURE_SET "availabilitySets"
-#define AZURE_GRANT "roleAssignments" /* its name is that of its machine */
+#define AZURE_GRANT "roleAssignments" /* its name in a handle is that of its machine */
 
 /* --- tags --- */
 json_t *azure_tags_json(const struct tags *tags); /* new reference */
@@ -135,7 +135,7 @@ struct azure_group {
     char *name, *region;
     struct tags tags;
     bool exists, deleting;
-    bool grants; /* its machines may have role assignments */
+    bool grants; /* it has AZURE_ROLE_TAG: role assignments may exist below it */
 };
 void azure_group_clear(struct azure_group *g);
 #define GP_AUTO_AZURE_GROUP GP_CLEANUP(azure_group_clear)
@@ -235,35 +235,38 @@ int azure_fabric_choose(const struct spec *spec, const struct spec_offer *want, 
 char *azure_fabric_text(const struct spec *spec, const struct spec_offer *want, const struct azure_size *size);
 int azure_fabric_cards(const char *size, int gpus); /* InfiniBand devices of a size that has it: at least so many */
 
-/* --- the right of a node to delete itself (grants.c) --- */
-#define AZURE_ROLE_TAG "gpuprov:role" /* of a machine: the role's GUID; of a group: it may have assignments */
-/* The GUID that names the role assignment of a machine. Caller frees. */
-char *azure_grant_name(const struct azure *a, const char *uid, const char *vm);
-char *azure_grants_url(const struct azure *a, const char *group);               /* list of a group's */
-char *azure_grant_end_url(const struct azure *a, const struct azure_handle *h); /* that of a machine */
-const char *azure_vm_principal(const json_t *vm);                               /* of its own managed identity; "" */
-const char *azure_vm_role(const json_t *vm);                                    /* of its tag; "" */
-/* Whether a role assignment of a reply gives this role to this principal in the scope of that machine, without a
- * condition. */
-bool azure_grant_is(const struct azure *a, const json_t *item, const char *group, const char *vm, const char *principal,
-                    const char *role);
-/* The role definition can be read and has exactly the rights that a node needs. */
-int azure_role_check(struct azure *a, const char *role, struct gp_error *err);
-/* Before machines of that role are launched: checks the rights to read, and marks the stack's group. */
-int azure_grants_begin(struct azure *a, const struct stack *s, const char *role, struct gp_error *err);
-/* Gives each machine its right, reads it back, and sets ends_itself. Waits up to role_wait_ms. */
-int azure_grants_make(struct azure *a, const struct stack *stack, const struct spec *spec,
-                      struct resource_list *machines, struct gp_error *err);
-int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct gp_error *err);
-/* True, with a warning: the spec accepts nodes that only gc ends. */
-bool azure_grants_may_lack(const struct azure *a, const struct spec *spec, const struct gp_error *why);
-
 /* --- images (images.c) --- */
 const char *azure_image_os(size_t i);
 /* "publisher:offer:sku:version" or an id, for this size and its use. Caller frees. */
 int azure_image_find(const struct spec *spec, size_t index, const struct azure_size *size, bool infiniband, char **ret,
                      struct gp_error *err);
 json_t *azure_image_json(const char *image); /* the body's imageReference; new reference */
+
+/* --- rights of nodes (grants.c) --- */
+
+/* The tag of a machine that is to delete itself: its role. Of its group, written before: assignments may exist. */
+#define AZURE_ROLE_TAG "gpuprov-role"
+/* A GUID from the subscription, the stack's uid and the machine's name. Caller frees. */
+char *azure_grant_name(const struct azure *a, const char *uid, const char *vm);
+char *azure_grants_url(const struct azure *a, const char *group); /* the list; caller frees */
+/* Of a machine's reply, "" where it has none: its own managed identity, and the role that it was launched with. */
+const char *azure_vm_principal(const json_t *vm);
+const char *azure_vm_role(const json_t *vm);
+/* Whether the assignment of a reply gives that role to that principal, in that machine's scope, unconditionally */
+bool azure_grant_is(const struct azure *a, const json_t *item, const char *group, const char *vm, const char *principal,
+                    const char *role);
+/* -GP_EUSAGE: the role does not exist, or allows other actions than a node needs. */
+int azure_role_check(struct azure *a, const char *role, struct gp_error *err);
+/* Before the first machine with that role: checks the role and the right to read assignments, and tags the group. */
+int azure_grants_begin(struct azure *a, const struct stack *s, const char *role, struct gp_error *err);
+/* Gives the machines of the list their right and reads it back, within role_wait_ms; sets ends_itself of each. An error
+ * is that of the first one without the right. */
+int azure_grants_make(struct azure *a, const struct stack *stack, const struct spec *spec,
+                      struct resource_list *machines, struct gp_error *err);
+bool azure_grants_may_lack(const struct azure *a, const struct spec *spec, const struct gp_error *why);
+int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct gp_error *err);
+/* Of the handle of an assignment. Caller frees. */
+char *azure_grant_end_url(const struct azure *a, const struct azure_handle *h);
 
 /* --- the rest --- */
 int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);

@@ -21,8 +21,7 @@ struct creating {
     const struct stack *stack;
     char *group;
     struct azure_places at;
-    const char *role; /* the machines get an identity for this role; NULL: none. Borrowed */
-    bool resent;      /* requests of unknown outcome are sent again */
+    bool resent; /* requests of unknown outcome are sent again */
 };
 
 static void creating_clear(struct creating *c) {
@@ -34,6 +33,11 @@ static void creating_clear(struct creating *c) {
 
 static char *vm_name(const char *stack, int slot, int attempt) {
     return xasprintf("gpuprov-%s-%d-%d", stack, slot, attempt);
+}
+
+/* The role with which the nodes of a new launch delete themselves; NULL: none. */
+static const char *role_of(const struct create_req *req) {
+    return req->replay == NULL ? req->spec->offers.items[req->offer->spec_index].role : NULL;
 }
 
 static char *vm_url(const struct azure *a, const char *group, const char *name) {
@@ -71,7 +75,7 @@ static json_t *os_json(const struct create_req *req, const char *name) {
     return os;
 }
 
-static json_t *tags_json(const struct creating *c, const struct create_req *req, int slot) {
+static json_t *tags_json(const struct create_req *req, int slot) {
     struct tags tags;
     tags_of_stack(&tags, req->stack);
     tags.slot_first = slot;
@@ -79,7 +83,7 @@ static json_t *tags_json(const struct creating *c, const struct create_req *req,
     tags.attempt = req->attempt;
     tags.price_usd_per_h = req->offer->price_usd_per_h;
     json_t *j = azure_tags_json(&tags);
-    if (c->role != NULL) json_object_set_new(j, AZURE_ROLE_TAG, json_string(c->role));
+    if (role_of(req) != NULL) json_object_set_new(j, AZURE_ROLE_TAG, json_string(role_of(req)));
     tags_clear(&tags);
     return j;
 }
@@ -111,8 +115,8 @@ static int on_body(void *ctx, const struct create_req *req, int slot, const char
     if (c->at.set != NULL) json_object_set_new(properties, "availabilitySet", json_pack("{s:s}", "id", c->at.set));
     add_spot(properties, req);
     GP_AUTO_JSON json_t *body =
-        json_pack("{s:s,s:o,s:o}", "location", o->region, "tags", tags_json(c, req, slot), "properties", properties);
-    if (c->role != NULL) json_object_set_new(body, "identity", json_pack("{s:s}", "type", "SystemAssigned"));
+        json_pack("{s:s,s:o,s:o}", "location", o->region, "tags", tags_json(req, slot), "properties", properties);
+    if (role_of(req) != NULL) json_object_set_new(body, "identity", json_pack("{s:s}", "type", "SystemAssigned"));
     const char *number = strrchr(o->zone, '-'); /* of "eastus-1" */
     if (number != NULL) json_object_set_new(body, "zones", json_pack("[s]", number + 1));
     GP_AUTO_FREE char *text = json_text_exact(body, 0);
@@ -359,49 +363,46 @@ static int choose_fabric(struct azure *a, const struct create_req *req, bool *re
     return azure_fabric_choose(req->spec, &req->spec->offers.items[o->spec_index], size, ret, err);
 }
 
-/* --- the right of the nodes to delete themselves --- */
+/* Whether the nodes of the launch are to delete themselves; of a replayed one the spec's offers say so, and then the
+ * machine's tag. */
+static bool wants_rights(const struct create_req *req) {
+    bool any = role_of(req) != NULL;
+    for (size_t i = 0; req->replay != NULL && i < req->spec->offers.len; i++) {
+        const struct spec_offer *o = &req->spec->offers.items[i];
+        any = any || (str_eq(o->provider, "azure") && o->role != NULL);
+    }
+    return any;
+}
 
-static int begin_role(struct creating *c, const struct create_req *req, struct gp_error *err) {
-    const char *role = req->spec->offers.items[req->offer->spec_index].role;
-    struct gp_error e = {0};
-    if (role == NULL || req->offer->ends != ENDS_GUEST) return 0;
-    int r = azure_grants_begin(c->a, req->stack, role, &e);
-    if (r == 0) c->role = role;
-    if (r == 0 || azure_grants_may_lack(c->a, req->spec, &e)) return 0;
-    if (err != NULL) *err = e;
+/* The first half of the nodes' right, before any of them exists. A role that does not fit is never accepted. */
+static int begin_rights(struct azure *a, const struct create_req *req, struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = azure_grants_begin(a, req->stack, role_of(req), &why);
+    if (r == 0 || (r != -GP_EUSAGE && azure_grants_may_lack(a, req->spec, &why))) return 0;
+    if (err != NULL) *err = why;
     return r;
 }
 
-/* Machines that would not end by themselves are removed, unless the spec accepts them. */
-static int remove_all(struct creating *c, struct resource_list *made, const struct gp_error *why,
-                      struct gp_error *err) {
-    struct gp_error e = {0};
-    int r = azure_destroy(&c->a->base, made, &e);
-    for (size_t i = 0; r == 0 && i < made->list.len; i++)
-        r = journal_resource_gone(c->a->journal, "azure", made->list.items[i].id, &e);
-    if (r != 0)
-        return gp_fail(err, GP_EBILLED, "%.200s; its machines could not be removed: %.120s: 'gpuprov down' does it",
-                       why->msg, e.msg);
+/* The right of new nodes to delete themselves. Nodes that were to have it and do not are deleted, unless the spec
+ * accepts them. */
+static int give_rights(struct azure *a, const struct create_req *req, struct resource_list *made,
+                       struct gp_error *err) {
+    struct gp_error why = {0}, left = {0};
+    int r = azure_grants_make(a, req->stack, req->spec, made, &why);
+    if (gp_cancelled(a->cancel))
+        return r == 0 ? 0
+                      : gp_fail(err, GP_ECANCELLED,
+                                "cancelled before the nodes could delete themselves: run 'gpuprov up' or 'gpuprov "
+                                "down' again");
+    if (r == 0 || azure_grants_may_lack(a, req->spec, &why)) return 0;
+    if (azure_destroy(&a->base, made, &left) != 0)
+        return gp_fail(err, GP_EBILLED, "%s; they could not be deleted (%s): run 'gpuprov down %s'", why.msg, left.msg,
+                       req->stack->name);
     resource_list_clear(made);
-    if (err != NULL) {
-        *err = *why;
-        err->scope = GP_SCOPE_OFFER;
-    }
-    return -(int)why->code;
-}
-
-static int end_role(struct creating *c, const struct create_req *req, struct resource_list *made,
-                    struct gp_error *err) {
-    struct gp_error e = {0};
-    bool wanted = c->role != NULL;
-    for (size_t i = 0; req->replay != NULL && i < req->spec->offers.len; i++)
-        wanted =
-            wanted || (str_eq(req->spec->offers.items[i].provider, "azure") && req->spec->offers.items[i].role != NULL);
-    if (!wanted || made->list.len == 0) return 0;
-    int r = azure_grants_make(c->a, req->stack, req->spec, made, &e);
-    if (r == 0 || azure_grants_may_lack(c->a, req->spec, &e)) return 0;
-    if (r != -GP_ECANCELLED) return remove_all(c, made, &e, err);
-    return 0; /* created: the next 'up' completes it */
+    why.code = why.code == GP_EUNKNOWN ? GP_EPROTO : why.code; /* of the assignment: the machines are being deleted */
+    why.scope = GP_SCOPE_OFFER;
+    if (err != NULL) *err = why;
+    return -(int)why.code;
 }
 
 int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
@@ -417,7 +418,7 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
     if (r == 0 && req->replay == NULL) r = azure_quota_check(a, req->offer, req->slot_count, err);
     if (r == 0 && req->replay == NULL)
         r = azure_network_ensure(a, req->stack, req->spec, req->offer, together, &c.at, err);
-    if (r == 0 && req->replay == NULL) r = begin_role(&c, req, err);
+    if (r == 0 && role_of(req) != NULL) r = begin_rights(a, req, err);
     a->slot_ops = (struct slot_ops){.provider = "azure",
                                     .settle_ms = provider_azure.settle_ms,
                                     .poll_ms = POLL_MS,
@@ -431,7 +432,14 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
     struct slot_create how = {
         .ops = &a->slot_ops, .ctx = &c, .account = a->subscription, .journal = a->journal, .cancel = a->cancel};
     if (r == 0) r = slot_create(&how, req, ret, err);
-    if (r == 0) r = end_role(&c, req, ret, err);
+    if (ret->list.len > 0 && r != -GP_ECANCELLED && r != -GP_EBILLED && wants_rights(req)) {
+        struct gp_error why = {0};
+        int given = give_rights(a, req, ret, &why);
+        if (given != 0 && (r == 0 || given == -GP_EBILLED)) {
+            r = given;
+            if (err != NULL) *err = why;
+        }
+    }
     creating_clear(&c);
     return r;
 }

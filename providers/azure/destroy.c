@@ -27,15 +27,13 @@ struct batch {
     struct rest_call *calls;
     struct rest_result *results;
     size_t *which, n;
-    bool *grants; /* of machines: it has an identity, and perhaps a role assignment */
     struct strv texts;
 };
 
 static void batch_init(struct batch *b, size_t most) {
     *b = (struct batch){.calls = xcalloc(most + 1, sizeof *b->calls),
                         .results = xcalloc(most + 1, sizeof *b->results),
-                        .which = xcalloc(most + 1, sizeof *b->which),
-                        .grants = xcalloc(most + 1, sizeof *b->grants)};
+                        .which = xcalloc(most + 1, sizeof *b->which)};
 }
 
 static void batch_clear(struct batch *b) {
@@ -43,7 +41,6 @@ static void batch_clear(struct batch *b) {
     free(b->calls);
     free(b->results);
     free(b->which);
-    free(b->grants);
     strv_clear(&b->texts);
 }
 
@@ -73,18 +70,10 @@ static bool is_same(const struct azure *a, const json_t *vm, const struct resour
     return same;
 }
 
-/* Role assignments do not end with their machine. Their names are gpuprov's own, so nothing else can be met. */
-static void end_grants(struct azure *a, struct batch *b, struct gp_error *first) {
-    rest_call_many(&a->rest, b->calls, b->n, AT_ONCE, b->results);
-    for (size_t i = 0; i < b->n; i++)
-        if (b->results[i].rc != 0) first_error(first, &b->results[i].err);
-}
-
 static void destroy_machines(struct azure *a, const struct resource_list *what, struct gp_error *first) {
-    struct batch reads, ends, grants;
+    struct batch reads, ends;
     batch_init(&reads, what->list.len);
     batch_init(&ends, what->list.len);
-    batch_init(&grants, what->list.len);
     for (size_t i = 0; i < what->list.len; i++) {
         GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
         const struct resource *r = &what->list.items[i];
@@ -105,22 +94,14 @@ static void destroy_machines(struct azure *a, const struct resource_list *what, 
             continue;
         char *url = rest_with_param(reads.calls[i].url, "forceDeletion", "true");
         batch_add(&ends, "DELETE", url, reads.which[i]);
-        ends.grants[ends.n - 1] = azure_vm_principal(r->reply.json)[0] != '\0';
     }
     rest_call_many(&a->rest, ends.calls, ends.n, AT_ONCE, ends.results);
     for (size_t i = 0; i < ends.n; i++) {
         int rc = ends.results[i].rc;
-        GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
-        bool ending = rc == 0 || rc == -GP_EEXISTS; /* EEXISTS: it ends already */
-        if (!ending) first_error(first, &ends.results[i].err);
-        /* after the machine's, which could fail: then it still may delete itself */
-        if (ending && ends.grants[i] && azure_handle_read(what->list.items[ends.which[i]].id, &h))
-            batch_add(&grants, "DELETE", azure_grant_end_url(a, &h), ends.which[i]);
+        if (rc != 0 && rc != -GP_EEXISTS) first_error(first, &ends.results[i].err); /* EEXISTS: it ends already */
     }
-    end_grants(a, &grants, first);
     batch_clear(&reads);
     batch_clear(&ends);
-    batch_clear(&grants);
 }
 
 /* --- parts of a group --- */
@@ -147,30 +128,12 @@ static void destroy_part(struct azure *a, const struct azure_handle *h, struct g
     if (r != 0 && r != -GP_EEXISTS) first_error(first, &e); /* still in use: the next call removes it */
 }
 
-/* --- role assignments --- */
-
-/* Those of machines that stay are kept: without them the machines would not end themselves. */
-static bool grant_ends(const struct resource_list *what, const struct resource *r, const struct azure_handle *h) {
-    GP_AUTO_FREE char *vm = azure_handle_text(h->group, AZURE_VM, h->name, h->uid);
-    GP_AUTO_FREE char *group = azure_handle_text(h->group, "", "", h->uid);
-    bool ends = r->state == RES_STOPPED;
-    for (size_t i = 0; i < what->list.len; i++)
-        ends = ends || strcmp(what->list.items[i].id, vm) == 0 || strcmp(what->list.items[i].id, group) == 0;
-    return ends;
-}
-
-static void destroy_grants(struct azure *a, const struct resource_list *what, struct gp_error *first) {
-    struct batch ends;
-    batch_init(&ends, what->list.len);
-    for (size_t i = 0; i < what->list.len; i++) {
-        const struct resource *r = &what->list.items[i];
-        GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
-        if (r->kind == RES_GRANT && r->state != RES_GONE && is_ours(a, r) && azure_handle_read(r->id, &h) &&
-            strcmp(h.type, AZURE_GRANT) == 0 && grant_ends(what, r, &h))
-            batch_add(&ends, "DELETE", azure_grant_end_url(a, &h), i);
-    }
-    end_grants(a, &ends, first);
-    batch_clear(&ends);
+/* Its name follows from the uid: it is no later stack's. */
+static void destroy_grant(struct azure *a, const struct azure_handle *h, struct gp_error *first) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *url = azure_grant_end_url(a, h);
+    struct gp_error e = {0};
+    if (azure_call(a, "DELETE", url, NULL, REST_MISSING, &reply, &e) != 0) first_error(first, &e);
 }
 
 /* --- the group --- */
@@ -265,7 +228,6 @@ int azure_destroy(struct provider *p, const struct resource_list *what, struct g
     struct azure *a = azure_of(p);
     struct gp_error first = {0};
     destroy_machines(a, what, &first);
-    destroy_grants(a, what, &first);
     for (int last = 0; last <= 1; last++) { /* groups last */
         for (size_t i = 0; i < what->list.len; i++) {
             const struct resource *r = &what->list.items[i];
@@ -275,8 +237,12 @@ int azure_destroy(struct provider *p, const struct resource_list *what, struct g
                 gp_fail(&e, GP_EUSAGE, "azure: %s belongs to '%s', not to '%s': left alone", r->id, r->owner,
                         a->base.owner);
             if (e.code != GP_OK) first_error(&first, &e);
-            if (r->kind == RES_INSTANCE || r->kind == RES_GRANT || r->state == RES_GONE || !is_ours(a, r)) continue;
+            if (r->kind == RES_INSTANCE || r->state == RES_GONE || !is_ours(a, r)) continue;
             if (!azure_handle_read(r->id, &h)) continue;
+            if (r->kind == RES_GRANT) { /* after the request to delete its machine, before its group */
+                if (last == 0) destroy_grant(a, &h, &first);
+                continue;
+            }
             bool whole = h.name[0] == '\0';
             if (whole && last == 1) destroy_group(a, what, r, &h, &first);
             if (whole || last == 1 || with_group(what, &h)) continue;

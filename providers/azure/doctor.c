@@ -23,8 +23,8 @@ static int describe(struct azure *a, struct str *text, struct gp_error *err) {
     str_addf(text, "credentials of %s until %s\n", a->cred.source, until);
     str_addf(text, "subscription %s (%.80s), %.20s\n", a->subscription, name, state);
     str_addf(text, "owner %s (from the token, not verified)\n", a->base.owner);
-    str_add(text, "deadline: a node deletes itself where its offer has 'role'; without it only 'gpuprov gc' ends it\n");
     if (a->tenant[0] != '\0') str_addf(text, "tenant %s\n", a->tenant);
+    str_add(text, "nodes end by 'gpuprov gc' and 'gpuprov down', and by themselves where the offer has 'role'\n");
     int64_t s = a->base.clock_skew_s;
     if (s > -CLOCK_OFF_S && s < CLOCK_OFF_S) str_add(text, "clock agrees with Azure's");
     else

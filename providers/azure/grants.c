@@ -327,6 +327,8 @@ static int granting_begin(struct granting *g, struct resource_list *machines, st
         t.vm_url = azure_url(a, AZURE_COMPUTE, "/resourceGroups/%s/providers/Microsoft.Compute/" AZURE_VM "/%s",
                              t.h.group, t.h.name);
         t.vm_what = azure_what("GET", t.vm_url);
+        resource_init(&t.made, RES_GRANT, "azure");
+        resource_clear(&t.made);
         vec_push(&g->list, t);
     }
     return 0;
@@ -344,10 +346,12 @@ int azure_grants_make(struct azure *a, const struct stack *stack, const struct s
     }
     for (size_t i = 0; i < g.list.len; i++) {
         struct gp_error e = {0};
-        int one = grant_end(&g, &g.list.items[i], &e);
+        int one = r == 0 ? grant_end(&g, &g.list.items[i], &e) : 0;
         if (one == 0 || r != 0) continue;
         r = one;
         if (err != NULL) *err = e;
+        for (size_t k = i + 1; k < g.list.len; k++) (void)grant_end(&g, &g.list.items[k], NULL);
+        break;
     }
     granting_clear(&g);
     return r;
@@ -402,7 +406,9 @@ int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct
             resource_list_add(&late, k);
     }
     if (late.list.len == 0) return 0;
-    int r = azure_grants_make(a, req->stack, req->spec, &late, &e);
+    GP_AUTO_FREE char *group = azure_group_name(req->stack->owner, req->stack->name);
+    int r = announce(a, group, "yes", &e);
+    if (r == 0) r = azure_grants_make(a, req->stack, req->spec, &late, &e);
     if (r == 0 || azure_grants_may_lack(a, req->spec, &e)) return 0;
     if (err != NULL) *err = e;
     return r;

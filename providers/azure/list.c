@@ -90,8 +90,9 @@ struct reading {
     struct azure *a;
     struct resource_list *vms, *parts;
     const struct azure_group *group;
-    json_t *nics, *ips;          /* id in lower case: item */
-    json_t *grants, *identities; /* role assignments by name; name of a machine: {"principal", "role"} */
+    json_t *nics, *ips; /* id in lower case: item */
+    json_t *rights;     /* id of a machine: its identity and its role */
+    json_t *grants;     /* role assignments */
 };
 
 static int on_vm(void *ctx, const json_t *item, struct gp_error *err) {
@@ -99,7 +100,7 @@ static int on_vm(void *ctx, const json_t *item, struct gp_error *err) {
     struct resource one;
     int rc = azure_vm_read(r->a, item, &one, err);
     if (rc == 0) {
-        json_object_set_new(r->identities, one.id,
+        json_object_set_new(r->rights, one.id,
                             json_pack("{s:s,s:s}", "principal", azure_vm_principal(item), "role", azure_vm_role(item)));
         vec_push(&r->vms->list, one);
     } else {
@@ -229,49 +230,35 @@ static int on_set(void *ctx, const json_t *item, struct gp_error *err) {
     return 0;
 }
 
-/* --- role assignments --- */
+/* --- rights --- */
 
 static int on_grant(void *ctx, const json_t *item, struct gp_error *err) {
-    struct reading *r = ctx;
     (void)err;
-    if (azure_is_guid(json_str(item, "name", ""))) {
-        GP_AUTO_FREE char *name = xstrdup(json_str(item, "name", ""));
-        for (char *p = name; *p != '\0'; p++) *p = (char)(*p >= 'A' && *p <= 'F' ? *p - 'A' + 'a' : *p);
-        json_object_set_new(r->grants, name, json_deep_copy(item));
-    }
-    return 0;
+    return json_array_append_new(((struct reading *)ctx)->grants, json_deep_copy(item));
 }
 
-/* A machine ends itself if Azure lists its assignment: the right principal, role and scope. */
-static void set_ends(struct reading *r, const char *group, struct resource *vm) {
-    GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
-    const json_t *identity = json_object_get(r->identities, vm->id);
-    if (!azure_handle_read(vm->id, &h) || h.uid[0] == '\0') return;
-    GP_AUTO_FREE char *name = azure_grant_name(r->a, h.uid, h.name);
-    const json_t *grant = json_object_get(r->grants, name);
-    vm->ends_itself = grant != NULL && azure_grant_is(r->a, grant, group, h.name, json_str(identity, "principal", ""),
-                                                      json_str(identity, "role", ""));
-}
-
-/* Only those that gpuprov made: their names follow from the stack and their machine. One whose machine is not there is
- * left over. */
-static void add_grants(struct reading *r) {
-    const char *guid = NULL;
+/* The assignments that gpuprov made, by their names; others apply to the group too. */
+static void set_rights(struct reading *r) {
+    size_t i = 0;
     json_t *item = NULL;
-    json_object_foreach(r->grants, guid, item) {
+    json_array_foreach(r->grants, i, item) {
         GP_AUTO_FREE char *group = NULL, *type = NULL, *name = NULL;
-        struct resource one;
-        const char *uid = r->group->tags.uid;
-        if (uid == NULL || uid[0] == '\0' ||
-            !azure_id_split(r->a, json_str(item, "properties.scope", ""), &group, &type, &name) ||
-            !is_type(type, "Microsoft.Compute", AZURE_VM) || strcmp(group, r->group->name) != 0)
+        if (!azure_id_split(r->a, json_str(item, "properties.scope", ""), &group, &type, &name) ||
+            !is_type(type, "Microsoft.Compute", AZURE_VM) || strcasecmp(group, r->group->name) != 0)
             continue;
-        GP_AUTO_FREE char *own = azure_grant_name(r->a, uid, name);
-        if (strcmp(own, guid) != 0) continue;
-        GP_AUTO_FREE char *vm = azure_handle_text(group, AZURE_VM, name, uid);
-        bool there = false;
-        for (size_t i = 0; i < r->vms->list.len; i++)
-            there = there || (strcmp(r->vms->list.items[i].id, vm) == 0 && r->vms->list.items[i].state != RES_GONE);
+        GP_AUTO_FREE char *named = azure_grant_name(r->a, r->group->tags.uid, name);
+        if (strcasecmp(json_str(item, "name", ""), named) != 0) continue;
+        GP_AUTO_FREE char *vm = azure_handle_text(group, AZURE_VM, name, r->group->tags.uid);
+        bool lives = false;
+        for (size_t k = 0; k < r->vms->list.len; k++) {
+            struct resource *one = &r->vms->list.items[k];
+            const json_t *right = json_object_get(r->rights, one->id);
+            if (strcmp(one->id, vm) != 0) continue;
+            lives = true;
+            one->ends_itself =
+                azure_grant_is(r->a, item, group, name, json_str(right, "principal", ""), json_str(right, "role", ""));
+        }
+        struct resource one;
         resource_init(&one, RES_GRANT, "azure");
         tags_to_resource(&r->group->tags, -1, &one);
         one.claim = false;
@@ -280,7 +267,8 @@ static void add_grants(struct reading *r) {
         free(one.id);
         one.id = azure_handle_text(group, AZURE_GRANT, name, one.uid);
         one.price_usd_per_h = 0;
-        one.state = there ? RES_RUNNING : RES_STOPPED;
+        one.state = lives ? RES_RUNNING : RES_STOPPED;
+        if (!lives) resource_set(&one.state_reason, "its machine is gone");
         vec_push(&r->parts->list, one);
     }
 }
@@ -298,31 +286,21 @@ static const struct {
              {AZURE_NETWORK, "Microsoft.Network/" AZURE_GUARD, on_guard},
              {AZURE_NETWORK, "Microsoft.Network/" AZURE_NET, on_net}};
 
-/* of NULL: the machines, without their rights. On an error ret has what could be read. */
-static int read_group(struct azure *a, const char *group, const struct azure_group *of, bool nodes_only,
+/* g NULL: its machines, without their rights; whole: other kinds too. On an error ret has what could be read. */
+static int read_group(struct azure *a, const char *group, const struct azure_group *g, bool whole,
                       struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_AZURE_READS struct azure_reads w = {0};
-    GP_AUTO_JSON json_t *nics = json_object(), *ips = json_object();
-    GP_AUTO_JSON json_t *grants = json_object(), *identities = json_object();
+    GP_AUTO_JSON json_t *nics = json_object(), *ips = json_object(), *rights = json_object(), *grants = json_array();
     GP_AUTO_RESOURCES struct resource_list vms = {0}, parts = {0};
-    struct reading r = {.a = a,
-                        .vms = &vms,
-                        .parts = &parts,
-                        .group = of,
-                        .nics = nics,
-                        .ips = ips,
-                        .grants = grants,
-                        .identities = identities};
+    struct reading r = {
+        .a = a, .vms = &vms, .parts = &parts, .group = g, .nics = nics, .ips = ips, .rights = rights, .grants = grants};
     int rc = 0;
-    bool whole = of != NULL && !nodes_only;
     for (size_t i = 0; i < (whole ? GP_ARRAY_LEN(kinds) : (size_t)OF_MACHINES); i++)
         azure_reads_pages(&w, azure_url(a, kinds[i].version, "/resourceGroups/%s/providers/%s", group, kinds[i].kind),
                           0, kinds[i].each, &r);
-    size_t required = w.lists.len;
-    if (of != NULL && of->grants) azure_reads_pages(&w, azure_grants_url(a, group), 0, on_grant, &r);
-    if (whole) required = w.lists.len; /* a poll of nodes does without it: then none of them ends itself */
+    if (g != NULL && g->grants) azure_reads_pages(&w, azure_grants_url(a, group), 0, on_grant, &r);
     rest_pages_many(&a->rest, w.lists.items, w.lists.len);
-    for (size_t i = 0; i < required; i++) {
+    for (size_t i = 0; i < w.lists.len; i++) {
         const struct rest_paged *one = &w.lists.items[i];
         if (one->rc == 0 || one->rc == -GP_ENOTFOUND || rc != 0) continue; /* the group has ended meanwhile */
         rc = one->rc;
@@ -334,18 +312,17 @@ static int read_group(struct azure *a, const char *group, const struct azure_gro
         if (rc == 0 && views != 0 && err != NULL) *err = unread;
         if (rc == 0) rc = views;
     }
+    if (g != NULL) set_rights(&r);
     for (size_t i = 0; i < vms.list.len; i++) {
         set_addresses(&r, &vms.list.items[i]);
-        set_ends(&r, group, &vms.list.items[i]);
         resource_list_add(ret, &vms.list.items[i]);
     }
-    if (whole) add_grants(&r);
     for (size_t i = 0; i < parts.list.len; i++) resource_list_add(ret, &parts.list.items[i]);
     return rc;
 }
 
 int azure_list_vms(struct azure *a, const char *group, struct resource_list *ret, struct gp_error *err) {
-    return read_group(a, group, NULL, true, ret, err);
+    return read_group(a, group, NULL, false, ret, err);
 }
 
 static int list_group(struct azure *a, const struct azure_group *g, bool nodes_only, struct resource_list *ret,
@@ -354,7 +331,7 @@ static int list_group(struct azure *a, const struct azure_group *g, bool nodes_o
     azure_group_resource(g, &one);
     resource_set(&one.account, a->subscription);
     vec_push(&ret->list, one);
-    return read_group(a, g->name, g, nodes_only, ret, err);
+    return read_group(a, g->name, g, !nodes_only, ret, err);
 }
 
 /* --- groups --- */

@@ -21,7 +21,6 @@ struct search {
     struct azure_prices prices;
     struct azure_sizes_read read; /* fresh NULL: its sizes are known already */
     struct gp_error err;          /* why the sizes could not be read */
-    enum offer_ends ends;
     struct offer_list *out;
 };
 
@@ -46,14 +45,14 @@ static void add_offer(struct search *s, const struct azure_size *t, const char *
                       .subnet = xstrdup(s->want->subnet != NULL ? s->want->subnet : ""),
                       .gpu_model = xstrdup(t->gpu_model),
                       .gpus = t->gpus,
+                      .ends = s->want->role != NULL ? ENDS_GUEST : ENDS_BY_PROVIDER,
                       .vcpus = t->vcpus,
                       .memory_gib = t->memory_gib,
                       .disk_gib = azure_disk_gib(s->spec, t->gpus),
                       .disk_usd_per_h = GP_MAX(s->prices.disk_usd_per_h, 0.0),
                       .fabric = azure_fabric_text(s->spec, s->want, t),
                       .price_usd_per_h = price,
-                      .price_source = price_source(s, listed, price),
-                      .ends = s->ends};
+                      .price_source = price_source(s, listed, price)};
     vec_push(&s->out->list, o);
 }
 
@@ -130,19 +129,6 @@ static void collect(struct search *searches, size_t n, struct regions_result *re
     }
 }
 
-/* The nodes themselves where their role was read, and fits. */
-static int find_ends(struct azure *a, const struct spec *spec, const struct spec_offer *want, enum offer_ends *ret,
-                     struct gp_error *err) {
-    struct gp_error why = {0};
-    *ret = ENDS_GC_ONLY;
-    if (want->role == NULL) return 0;
-    int r = azure_role_check(a, want->role, &why);
-    if (r == 0) *ret = ENDS_GUEST;
-    if (r == 0 || azure_grants_may_lack(a, spec, &why)) return 0;
-    if (err != NULL) *err = why;
-    return r;
-}
-
 int azure_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret,
                  struct gp_error *err) {
     struct azure *a = azure_of(p);
@@ -158,16 +144,10 @@ int azure_offers(struct provider *p, const struct spec *spec, size_t index, stru
     }
     int r = ssh_from_check_private("azure", spec, index, err);
     if (r != 0) return r;
-    enum offer_ends ends = ENDS_GC_ONLY;
-    r = find_ends(a, spec, want, &ends, err);
-    if (r != 0) {
-        if (err != NULL) err->scope = GP_SCOPE_OFFER;
-        return r;
-    }
     struct search *searches = xcalloc(want->regions.n + 1, sizeof *searches);
     for (size_t i = 0; i < want->regions.n; i++)
         searches[i] = (struct search){
-            .a = a, .spec = spec, .want = want, .index = index, .region = want->regions.v[i], .out = ret, .ends = ends};
+            .a = a, .spec = spec, .want = want, .index = index, .region = want->regions.v[i], .out = ret};
     r = read_all(a, searches, want->regions.n, err);
     if (r == 0) {
         collect(searches, want->regions.n, &result);

@@ -49,11 +49,12 @@ static const char *const actions[] = {
     "Microsoft.Network/virtualNetworks/subnets/join/action",
 };
 
+/* What a node may do with the machine that it runs on. */
 static const char *const node_actions[] = {"Microsoft.Compute/virtualMachines/read",
                                            "Microsoft.Compute/virtualMachines/delete"};
 
-static int role_json(const char *owner, const char *suffix, const char *description, const char *const *allow, size_t n,
-                     char **ret, struct gp_error *err) {
+static int print_role(const char *owner, const char *kind, const char *about, const char *const *list, size_t n,
+                      char **ret, struct gp_error *err) {
     const char *subscription = azure_env("AZURE_SUBSCRIPTION_ID");
     if (!form_owner(owner))
         return gp_fail(err, GP_EUSAGE, "the owner '%.140s' is not valid: give %s", owner != NULL ? owner : "",
@@ -61,28 +62,28 @@ static int role_json(const char *owner, const char *suffix, const char *descript
     if (subscription == NULL || !azure_is_guid(subscription))
         return gp_fail(err, GP_EUSAGE, "a role is limited to a subscription: set AZURE_SUBSCRIPTION_ID to its id");
     json_t *allowed = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(allowed, json_string(allow[i]));
-    GP_AUTO_FREE char *name = xasprintf("gpuprov %s%s", owner, suffix);
+    for (size_t i = 0; i < n; i++) json_array_append_new(allowed, json_string(list[i]));
+    GP_AUTO_FREE char *name = xasprintf("gpuprov%s %s", kind, owner);
     GP_AUTO_FREE char *scope = xasprintf("/subscriptions/%s", subscription);
     GP_AUTO_JSON json_t *role = json_pack("{s:s,s:b,s:s,s:o,s:[],s:[s]}", "Name", name, "IsCustom", 1, "Description",
-                                          description, "Actions", allowed, "NotActions", "AssignableScopes", scope);
+                                          about, "Actions", allowed, "NotActions", "AssignableScopes", scope);
     GP_AUTO_FREE char *text = json_text(role, 2);
     *ret = xasprintf("%s\n", text);
     return 0;
 }
 
 int azure_policy_json(const char *owner, char **ret, struct gp_error *err) {
-    return role_json(
+    return print_role(
         owner, "",
-        "GPU nodes by gpuprov: resource groups, virtual machines and their networks. Azure has no conditions "
-        "on tags here: give the owner a subscription of its own to keep others' resources apart.",
+        "GPU nodes by gpuprov: resource groups, virtual machines and their networks. Azure has no conditions on tags "
+        "here: give the owner a subscription of its own to keep others' resources apart.",
         actions, GP_ARRAY_LEN(actions), ret, err);
 }
 
 int azure_node_policy_json(const char *owner, char **ret, struct gp_error *err) {
-    return role_json(
+    return print_role(
         owner, " node",
-        "A GPU node of gpuprov: deletes itself at its deadline. gpuprov assigns it to the identity of each "
-        "node, in the scope of that node alone.",
+        "The right of a node of gpuprov to delete itself at its deadline. It is assigned to the identity of "
+        "each virtual machine, in the scope of that machine alone.",
         node_actions, GP_ARRAY_LEN(node_actions), ret, err);
 }

@@ -181,6 +181,7 @@ static int apply_access(struct azure *a, const struct prepare_req *req, struct g
         if (r == 0 && g.exists) r = check(&g, req->stack, req->stack->uid, err);
         if (r == 0 && g.exists) r = retag(a, req->stack, req->spec, false, &g, err);
     }
+    if (r == 0) r = azure_grants_complete(a, req, err);
     return r != 0 ? gp_wrap(err, "access of stack '%s'", req->stack->name) : 0;
 }
 
@@ -190,10 +191,7 @@ int azure_prepare(struct provider *p, const struct prepare_req *req, struct gp_e
     GP_AUTO_FREE char *name = azure_group_name(s->owner, s->name);
     GP_AUTO_AZURE_GROUP struct azure_group g = {0};
     bool made = false;
-    if (req->known != NULL) {
-        int known = apply_access(a, req, err);
-        return known == 0 ? azure_grants_complete(a, req, err) : known;
-    }
+    if (req->known != NULL) return apply_access(a, req, err);
     if (s->region == NULL || s->region[0] == '\0') {
         free(s->region);
         s->region = xstrdup(home_region(a));

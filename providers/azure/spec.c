@@ -22,12 +22,12 @@ static const struct spec_provider_key keys[] = {
      .example = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/net/providers/Microsoft.Network/"
                 "virtualNetworks/main/subnets/gpu",
      .note = "without it a network of the stack's own is made"},
-    {.name = "role", .pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
-     .pattern_doc = "the GUID of a role definition ('gpuprov providers azure --policy --node' prints its text)",
-     .example = "00000000-0000-0000-0000-000000000000",
-     .note = "each node gets it in the scope of itself, and deletes itself at its deadline"},
     {.name = "image", .example = "{id: \"Canonical:ubuntu-24_04-lts:server:latest\"}",
      .note = "`id`: publisher:offer:sku:version, or the id of an image or of a gallery's image, without its first '/'"},
+    {.name = "role", .pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+     .pattern_doc = "the GUID of a role definition, in lower case", .example = "5f0c1a52-7d0b-4b8e-9a55-0c2f5a1d3e77",
+     .note = "each node deletes itself at its deadline by this role; 'gpuprov providers azure --policy --node' prints "
+             "it"},
     {.name = "ssh_from", .note = "offers of one region share a security group; it allows the networks of all of them"},
     {0}};
 /* clang-format on */

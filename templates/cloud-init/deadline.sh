@@ -6,7 +6,7 @@
 # set TICK, END, RETRY, FORCE_AFTER, SYSRQ_AFTER, STATE. Used time is monotonic and is kept in a file that
 # survives reboots. The wall clock counts only while it is synchronized. MACHINE: the machine that CONFIG is for.
 set -u
-TICK=30 FORCE_AFTER=90 SYSRQ_AFTER=60 HOLD=300 RETRY=30 END='' STATE=/var/lib/gpuprov/deadline-used MACHINE=
+TICK=30 FORCE_AFTER=90 SYSRQ_AFTER=60 HOLD=300 RETRY=30 END="" STATE=/var/lib/gpuprov/deadline-used MACHINE=
 # shellcheck disable=SC1090
 . "$1"
 

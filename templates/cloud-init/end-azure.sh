@@ -27,7 +27,8 @@ case $id in
 /subscriptions/*/resource[Gg]roups/*/providers/Microsoft.Compute/virtualMachines/?*) ;;
 *) fail 'the metadata service returned a malformed resource id' ;;
 esac
-cloud=$(metadata "$compute/azEnvironment?api-version=2021-02-01&format=text") || fail 'the metadata service does not name its cloud'
+cloud=$(metadata "$compute/azEnvironment?api-version=2021-02-01&format=text") ||
+    fail 'the metadata service does not name its cloud'
 case $cloud in
 AzurePublicCloud) resource=https://management.azure.com ;;
 AzureUSGovernmentCloud) resource=https://management.usgovcloudapi.net ;;
@@ -40,7 +41,8 @@ case $token in
 '' | *[!A-Za-z0-9._~+/=-]*) fail 'its managed identity has no token' ;;
 esac
 status=$(printf 'header = "Authorization: Bearer %s"\n' "$token" |
-    curl -q -sS -K - -m 60 -X "$method" -o /dev/null -w '%{http_code}' "${MANAGER:-$resource}$id?api-version=2025-04-01$query") ||
+    curl -q -sS -K - -m 60 -X "$method" -o /dev/null -w '%{http_code}' \
+        "${MANAGER:-$resource}$id?api-version=2025-04-01$query") ||
     fail "Resource Manager did not answer"
 case $status in
 2??) ;;

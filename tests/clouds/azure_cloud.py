@@ -14,15 +14,16 @@ import time
 import urllib.parse
 import uuid
 
-from azure_authorization import Authorization
 from azure_gate import Gate, Refused
-from azure_metadata import CLIENT, MANAGER, Metadata
+from azure_rights import Rights
 from mock import Fault, Mock  # noqa: UP026 (the file beside this one)
 
 TENANT = "11111111-1111-1111-1111-111111111111"
+CLIENT = "22222222-2222-2222-2222-222222222222"
 SUBSCRIPTION = "33333333-3333-3333-3333-333333333333"
 PRINCIPAL = "44444444-4444-4444-4444-444444444444"
 SECRET = "the-client-secret"
+MANAGER = "https://management.azure.com"
 
 #        name, family, vCPUs, GiB, GPUs, spot, zones
 SIZES = [("Standard_NC4as_T4_v3", "Standard NCASv3_T4 Family", 4, 28, 1, True, ["1", "2", "3"]),
@@ -48,7 +49,7 @@ def jwt(claims):
     return ".".join([part({"alg": "RS256", "typ": "JWT"}), part(claims), part({"n": uuid.uuid4().hex})])
 
 
-class Azure(Authorization, Metadata, Mock):
+class Azure(Rights, Mock):
     """Knobs: ready_after: polls until an operation ends; page: entries of a page; fail_size: {size: error code} of
     allocations that fail after acceptance, fail_name: {part of a machine's name: error code}; refuse_size: {size:
     (status, code, message)}; quota: {family: limit}; upper_groups: groups come back in upper case, as some of Azure's
@@ -62,10 +63,8 @@ class Azure(Authorization, Metadata, Mock):
         self.fail_size, self.fail_name, self.refuse_size, self.quota, self.restricted = {}, {}, {}, {}, set()
         self.tokens, self.operations, self.faults = set(), {}, []
         self.groups, self.things = {}, {}  # lower-case name: group; (group, type, name): thing
-        self.assertion, self.lifetime_s = None, 3599
-        self.machine_id = ""  # whose metadata service it is
-        self.counter = 0
-        self.authorization_init(error)
+        self.assertion, self.lifetime_s, self.counter = None, 3599, 0
+        self.begin_rights(SUBSCRIPTION, TENANT)
 
     # --- tokens ---
 
@@ -94,6 +93,15 @@ class Azure(Authorization, Metadata, Mock):
             raise Fault(401, {"error": "invalid_client", "error_description": wrong, "error_codes": [1]})
         return 200, {}, {"token_type": "Bearer", "expires_in": self.lifetime_s, "access_token": self.token()}
 
+    def metadata_token(self, target, headers):
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(target).query))
+        if headers.get("metadata") != "true" or query.get("api-version") != "2018-02-01" or \
+                query.get("resource", "").rstrip("/") != MANAGER:
+            raise Fault(400, {"error": "invalid_request", "error_description": "Required metadata header not specified"})
+        return 200, {}, {"access_token": self.token(), "client_id": CLIENT, "expires_in": "3600",
+                         "expires_on": str(int(time.time()) + 3600), "resource": query["resource"],
+                         "token_type": "Bearer"}
+
     # --- operations that take time ---
 
     def begin(self, done, fail=None):
@@ -113,9 +121,8 @@ class Azure(Authorization, Metadata, Mock):
         if o["done"]:
             o["done"]()
             o["done"] = None
-        if monitor:
-            return 200, {}, None
-        return 200, {}, {"status": "Failed", "error": o["fail"]} if o["fail"] else {"status": "Succeeded"}
+        failed = {"status": "Failed", "error": o["fail"]}
+        return 200, {}, None if monitor else failed if o["fail"] else {"status": "Succeeded"}
 
     # --- requests ---
 
@@ -129,16 +136,15 @@ class Azure(Authorization, Metadata, Mock):
             return self.give_token(headers, body)
         if path.endswith("/oauth2/v2.0/token"):
             raise Fault(400, {"error": "invalid_request", "error_description": "AADSTS90002: Tenant not found"})
-        if path == "/metadata/identity/oauth2/token":
-            return self.metadata_token(target, headers)
-        if path.startswith("/metadata/instance/compute/") and headers.get("metadata") == "true":
-            return self.instance_metadata(path)
+        if path == "/metadata/identity/oauth2/token" or (self.machine and path.startswith("/metadata/")):
+            return (self.machine_metadata if self.machine else self.metadata_token)(target, headers)
         if path == "/api/retail/prices":
             return self.retail(target)
         if path == "/checkip":
             return 200, {}, b"198.51.100.7\n"
         if headers.get("authorization", "")[7:] not in self.tokens:
             raise error(401, "InvalidAuthenticationToken", "The access token is invalid.")
+        self.check_identity(method, path, headers)
         polled = re.search(r"/(operations|operationresults)/([-0-9a-f]+)$", path)
         if polled and method == "GET":
             return self.poll(polled[2], polled[1] == "operationresults")
@@ -219,9 +225,11 @@ class Azure(Authorization, Metadata, Mock):
     def of_group(self, group, kind):
         made = [t for (g, k, _), t in sorted(self.things.items()) if g == group and k == kind]
         made = [{k: v for k, v in t.items() if not k.startswith("_")} for t in copy.deepcopy(made)]
-        if self.upper_groups:
-            for t in made:
-                t["id"] = t["id"].replace("/resourceGroups/" + group, "/resourceGroups/" + group.upper())
+        return self.upper(group, made)
+
+    def upper(self, group, made):
+        for t in made if self.upper_groups else []:
+            t["id"] = t["id"].replace("/resourceGroups/" + group, "/resourceGroups/" + group.upper())
         return made
 
     def put_thing(self, group, kind, name, thing):
@@ -455,8 +463,7 @@ class Azure(Authorization, Metadata, Mock):
         group = self.group(op)
         found = self.things.get((group, "Microsoft.Compute/virtualMachines", op.path["vmName"].lower()))
         if found is None:
-            raise error(404, "ResourceNotFound", "The Resource 'Microsoft.Compute/virtualMachines/%s' was not found." %
-                        op.path["vmName"])
+            raise error(404, "ResourceNotFound", "The virtual machine '%s' was not found." % op.path["vmName"])
         return group, found
 
     def network_of(self, op, group):
@@ -496,11 +503,9 @@ class Azure(Authorization, Metadata, Mock):
         properties.update(provisioningState="Creating", vmId=str(uuid.uuid4()))
         configurations = properties["networkProfile"].pop("networkInterfaceConfigurations")
         properties["networkProfile"].pop("networkApiVersion")
-        thing = self.put_thing(group, "Microsoft.Compute/virtualMachines", name, dict(copy.deepcopy(op.body),
-                                                                                     properties=properties))
+        thing = self.put_thing(group, "Microsoft.Compute/virtualMachines", name,
+                               dict(self.identified(op.body), properties=properties))
         thing["_power"], low = None, name.lower()
-        if "identity" in op.body:
-            thing["identity"] = self.identity_of(op.body)
         code = self.fail_size.get(size) or next((c for part, c in self.fail_name.items() if part in low), None)
         self.counter += 1
         address = "127.77.0.%d" % (self.counter % 250 + 1)  # nobody listens there
@@ -544,9 +549,7 @@ class Azure(Authorization, Metadata, Mock):
         if o["left"] < 0 and o["done"]:
             o["done"]()
             o["done"] = None
-        made = self.shown(thing)
-        if self.upper_groups:
-            made["id"] = made["id"].replace("/resourceGroups/" + group, "/resourceGroups/" + group.upper())
+        [made] = self.upper(group, [self.shown(thing)])
         if op.query.get("$expand") == "instanceView":
             made["properties"]["instanceView"] = self.view(thing)
         return 200, {}, made

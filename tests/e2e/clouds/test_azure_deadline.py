@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes at Azure that delete themselves: the identity, its role assignment, their readback, faults, leftovers, and the
-node's own script against the metadata service and Resource Manager of the stand-in."""
+"""Nodes at Azure that delete themselves at their deadline: the assignment of a role to the identity of each machine,
+its faults, its end, and the node's script at the stand-in's metadata service."""
+import base64
 import json
 import os
 import pathlib
 import subprocess
+import time
 
-import azure_authorization as roles
 import azure_cloud as azure
 import azure_lab
+import azure_rights
 import pytest
 from azure_lab import Drive
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "templates/cloud-init/end-azure.sh"
+WITH_ROLE = {"offer": {"role": azure_rights.ROLE, "zones": ["eastus-1"]}, "limits": {"ttl": "1h"}}
 PUT = "PUT .*/roleAssignments/"
 
 
@@ -22,105 +26,264 @@ def cloud_fixture():
         yield cloud
 
 
-def drive(cloud, folder, verb, unattended="refuse", wait="600", role=roles.ROLE, **more):
-    spec = azure_lab.spec(folder, nodes=2, offer={"role": role} if role else {}, limits={"unattended": unattended})
-    return Drive(azure_lab.environment(cloud, folder, GPUPROV_AZURE_ROLE_WAIT=wait, **more), spec, verb)
+@pytest.fixture(name="drive")
+def drive_fixture(cloud, tmp_path):
+    def drive(*args, env=None, **spec):
+        how = {"GPUPROV_AZURE_ROLE_WAIT": "1", **(env or {})}
+        return Drive(azure_lab.environment(cloud, tmp_path, **how),
+                     azure_lab.spec(tmp_path, **{**WITH_ROLE, **spec}), *args)
+    return drive
+
+
+@pytest.fixture(name="run")
+def run_fixture(cloud, gpuprov, tmp_path):
+    gpuprov.env = {k: v for k, v in gpuprov.env.items() if not k.startswith(azure_lab.OWN)}
+    gpuprov.env.update(cloud.environment(GPUPROV_STATE_DIR=str(tmp_path / "state")), NO_PROXY="*", no_proxy="*",
+                       PATH=str(tmp_path), GPUPROV_AZURE_ROLE_WAIT="1")
+    return gpuprov
+
+
+def spec(folder, **more):
+    return azure_lab.spec(folder, "llm", **{**WITH_ROLE, "access": {"ssh_from": ["198.51.100.0/24"], "timeout": "1s"},
+                                            **more})
+
+
+def end(cloud, drive, **more):
+    got = drive("destroy", **more)
+    assert got.rc == 0, got.text
+    azure_lab.clean(cloud)
+    assert cloud.grants == {}
 
 
 def granted(cloud):
-    """The scopes of the assignments, each of the right principal and role."""
-    by_id = {vm["id"].lower(): vm for vm in cloud.vms()}
-    for g in cloud.grants.values():
-        p = g["properties"]
-        assert p["principalId"] == by_id[p["scope"].lower()]["identity"]["principalId"]
-        assert p["roleDefinitionId"].endswith("/" + roles.ROLE)
-    return sorted(g["properties"]["scope"].lower() for g in cloud.grants.values())
+    """Scopes of the assignments; each has the identity of its machine, and the role."""
+    vms = {t["id"].lower(): t for t in cloud.vms()}
+    for (scope, _), g in cloud.grants.items():
+        assert g["properties"]["principalId"] == vms[scope]["identity"]["principalId"]
+        assert g["properties"]["roleDefinitionId"].endswith("/" + azure_rights.ROLE)
+        assert g["properties"]["principalType"] == "ServicePrincipal"
+    return sorted(scope for scope, _ in cloud.grants)
 
 
-@pytest.mark.parametrize("fault", ["none", "lost", "new"])
-def test_each_node_gets_the_right_over_itself_alone(cloud, tmp_path, fault):
-    if fault == "lost":
-        cloud.rule(PUT, "drop_after")
-    if fault == "new":
-        cloud.unknown_principal = 3
-    made = drive(cloud, tmp_path, "create")
-    assert made.rc == 0, made.text
-    assert granted(cloud) == sorted(vm["id"].lower() for vm in cloud.vms()) and len(cloud.grants) == 2
-    assert all(r["done"] for r in cloud.rules) and cloud.unknown_principal == 0
-    listed = drive(cloud, tmp_path, "list")
-    assert sorted(r["kind"] for r in listed["resources"]).count("role-assignment") == 2, listed.text
-    assert drive(cloud, tmp_path, "destroy").rc == 0
+def forget(run):
+    for f in run.state.glob("journal.db*"):
+        f.unlink()
+
+
+def rights(got):
+    return [r for r in got["resources"] if r["kind"] == "role-assignment"]
+
+
+def test_each_machine_gets_the_role_in_its_own_scope(cloud, drive):
+    got = drive("create")
+    assert got.rc == 0, got.text
+    assert granted(cloud) == sorted(t["id"].lower() for t in cloud.vms()) and len(cloud.vms()) == 2
+    assert [i["state"] for i in got["intents"] if i["kind"] == "role-assignment"] == ["done", "done"]
+    names = [r["target"] for r in cloud.requests(PUT)]
+    assert len(set(names)) == 2 and all("/virtualMachines/" in n for n in names)
+    listed = drive("list")
+    assert [r["state"] for r in rights(listed)] == ["running", "running"], listed.text
+    end(cloud, drive)
+
+
+def test_without_role_nothing_is_assigned(cloud, drive):
+    offer = {"zones": ["eastus-1"]}
+    assert drive("create", offer=offer).rc == 0
+    assert cloud.requests("Microsoft.Authorization") == [] and not any("identity" in t for t in cloud.vms())
+    end(cloud, drive, offer=offer)
+    assert cloud.requests("Microsoft.Authorization") == []
+
+
+def test_a_lost_reply_and_a_new_identity(cloud, drive):
+    """A repeated request is the same one. Azure does not know a new identity everywhere at once."""
+    cloud.rule(PUT, "drop_after", times=1)
+    cloud.rule(PUT, "reply", times=2, status=400, headers={"Retry-After": "0"}, obj={"error": {
+        "code": "PrincipalNotFound", "message": "Principal does not exist in the directory."}})
+    got = drive("create", env={"GPUPROV_AZURE_ROLE_WAIT": "30"})
+    assert got.rc == 0 and len(granted(cloud)) == 2, got.text
+    assert len(cloud.requests(PUT)) == 5 and len({(r["target"], r["body"]) for r in cloud.requests(PUT)}) == 2
+    end(cloud, drive)
+
+
+@pytest.mark.parametrize("rule, words", [
+    ((PUT, {"status": 403, "obj": {"error": {"code": "AuthorizationFailed", "message": "No authorization."}}}),
+     "AuthorizationFailed"),
+    (("GET .*/roleAssignments/", {"status": 404, "headers": {"Retry-After": "0"}, "obj": {"error": {
+        "code": "RoleAssignmentNotFound", "message": "It is not found."}}}), "does not return it"),
+])
+def test_nodes_without_the_right_are_deleted_or_accepted(cloud, drive, rule, words):
+    """A refused assignment, and one that never becomes readable: without `unattended: accept` the nodes are deleted."""
+    cloud.rule(rule[0], "reply", times=None, **rule[1])
+    got = drive("create")
+    assert got.rc != 0 and words in got["message"] and "may not delete itself" in got["message"], got.text
+    assert "docs/azure.md" in got["message"] and got["resources"] == []
+    assert len(cloud.requests("DELETE .*/virtualMachines/")) == 2
+    end(cloud, drive)
+    accepted = {"limits": {"ttl": "1h", "unattended": "accept"}}
+    kept = drive("create", "2", **accepted)
+    assert kept.rc == 0 and len([r for r in kept["resources"] if r["kind"] == "instance"]) == 2, kept.text
+    end(cloud, drive, **accepted)
+
+
+def test_a_role_that_allows_more_is_refused(cloud, drive):
+    """Whether or not the spec accepts nodes that do not end themselves: nothing is launched."""
+    for role, words in [(azure_rights.WIDE, "allows more"), (azure.TENANT, "RoleDefinitionDoesNotExist")]:
+        offer = {"role": role, "zones": ["eastus-1"]}
+        got = drive("create", offer=offer)
+        assert got.rc != 0 and words in got["message"], got.text
+        assert cloud.vms() == [] and cloud.grants == {}
+        end(cloud, drive, offer=offer)
+
+
+@pytest.mark.parametrize("at", [PUT, "PUT .*/virtualMachines/[^/]*$"])
+def test_killed_while_launching(cloud, run, tmp_path, at):
+    """kill -9 when the first assignment or machine is requested: the next `up` completes it, with the same name."""
+    path = spec(tmp_path)
+    cloud.rule(at, "slow", seconds=30, times=1)
+    p = run.popen("up", path, "--quiet")
+    while p.poll() is None and not cloud.requests(at):
+        time.sleep(0.002)
+    p.kill()
+    p.communicate()
+    cloud.rules.clear()
+    run("up", path, "--quiet", code=6)
+    assert len(granted(cloud)) == 2 and len(cloud.vms()) == 2
+    assert len({r["target"] for r in cloud.requests(PUT)}) == 2
+    assert script_given(cloud)
+    assert run.json("status", "llm")["stacks"][0]["ends"] == "guest"
+    run("down", path)
+    azure_lab.clean(cloud)
+    assert cloud.grants == {}
+
+
+def script_given(cloud):
+    """Whether the user-data of each machine has the script with which it deletes itself."""
+    text = base64.b64encode(SCRIPT.read_bytes()).decode()
+    given = {text in base64.b64decode(json.loads(r["body"])["properties"]["osProfile"]["customData"]).decode()
+             for r in cloud.requests("PUT .*/virtualMachines/gpuprov-[^/]*$")}
+    assert len(given) == 1
+    return given.pop()
+
+
+def test_plan_status_and_a_leftover(cloud, run, tmp_path):
+    """`plan` and `status` name who ends the nodes. A node that ended itself leaves its assignment, which gc removes."""
+    path = spec(tmp_path)
+    assert run.json("plan", path, code=2)["ends"] == "guest"
+    run("up", path, "--quiet", code=6)
+    assert run.json("status", "llm")["stacks"][0]["ends"] == "guest"
+    for vm in cloud.vms():
+        cloud.drop_vm("gpuprov-%s-llm" % azure.PRINCIPAL, vm["name"].lower())
+    assert len(cloud.grants) == 2
+    for g in cloud.groups.values():
+        g["tags"]["gpuprov:created"] = "2026-01-01T00:00:00Z"
+        g["tags"]["gpuprov:expires"] = "2026-01-01T01:00:00Z"
+    forget(run)
+    gone = run("gc", "azure", code=None)
+    assert gone.code == 0 and "role-assignment" in gone.out + gone.err, gone
+    azure_lab.clean(cloud)
+    assert cloud.grants == {}
+
+
+def test_accepted_nodes_without_role_as_before(cloud, run, tmp_path):
+    path = spec(tmp_path, offer={"zones": ["eastus-1"]}, limits={"ttl": "1h", "unattended": "accept"})
+    assert run.json("plan", path, code=2)["ends"] == "gc-only"
+    run("up", path, "--quiet", code=6)
+    assert not script_given(cloud) and cloud.requests("Microsoft.Authorization") == []
+    run("down", path)
     azure_lab.clean(cloud)
 
 
-def test_without_role_nothing_of_it_is_requested(cloud, tmp_path):
-    assert drive(cloud, tmp_path, "create", role=None).rc == 0
-    assert cloud.requests("Microsoft.Authorization") == [] and all("identity" not in vm for vm in cloud.vms())
-    assert drive(cloud, tmp_path, "destroy", role=None).rc == 0
+def test_another_assignment_is_left_alone(cloud, run, tmp_path):
+    """One that a person made, in the scope of the same machine, is not the node's right and is not deleted."""
+    path = spec(tmp_path, nodes=1)
+    run("up", path, "--quiet", code=6)
+    [(scope, name)] = cloud.grants
+    own = cloud.grants.pop((scope, name))
+    cloud.grants[scope, azure.TENANT] = {**own, "name": azure.TENANT}
+    assert run.json("status", "llm")["stacks"][0]["ends"] == "gc-only"
+    forget(run)
+    run("down", path)
     azure_lab.clean(cloud)
+    assert list(cloud.grants) == [(scope, azure.TENANT)]
 
 
-@pytest.mark.parametrize("why", ["denied", "hidden"])
-@pytest.mark.parametrize("unattended", ["refuse", "accept"])
-def test_an_assignment_that_is_not_read_back_does_not_count(cloud, tmp_path, why, unattended):
-    if why == "denied":
-        cloud.rule(PUT, "reply", times=None, status=403,
-                   obj={"error": {"code": "AuthorizationFailed", "message": "no right"}})
-    cloud.hidden_grants = why == "hidden"
-    made = drive(cloud, tmp_path, "create", unattended=unattended, wait="0" if why == "hidden" else "600")
-    if unattended == "refuse":
-        assert made.rc != 0 and "may not delete itself" in made["message"], made.text
-        assert all(vm["properties"]["provisioningState"] == "Deleting" for vm in cloud.vms())
-    else:
-        assert made.rc == 0 and len(cloud.vms()) == 2, made.text
-    cloud.hidden_grants = False
-    assert drive(cloud, tmp_path, "destroy", unattended=unattended).rc == 0
-    azure_lab.clean(cloud)
+def test_policy_of_a_node(cloud, run):
+    role = json.loads(run("providers", "azure", "--policy", "--node", "--owner", "me").out)
+    assert sorted(role["Actions"]) == sorted(azure_rights.NODE) and role["Name"] == "gpuprov node me"
+    assert "--node" in run("providers", "azure", "--node", code=1).err
+    assert "google" in run("providers", "google", "--policy", "--node", "--owner", "me", code=1).err
+    assert "'role'" in run("doctor", code=None).out
+    assert cloud.vms() == []
 
 
-@pytest.mark.parametrize("actions, words", [(["*"], "allows more"), (roles.ACTIONS[:1], "does not allow"),
-                                            ([*roles.ACTIONS, "Microsoft.Compute/virtualMachines/write"], "allows more")])
-def test_a_role_that_does_not_fit_is_refused_before_anything_is_bought(cloud, tmp_path, actions, words):
-    cloud.role_actions = actions
-    made = drive(cloud, tmp_path, "create")
-    assert made.rc != 0 and words in made.text and cloud.vms() == [], made.text
+# --- the node's script ---
 
 
-def test_an_assignment_left_by_a_node_that_ended_itself_is_listed_and_deleted(cloud, tmp_path):
-    assert drive(cloud, tmp_path, "create").rc == 0
-    with cloud.lock:
-        for group, _, name in [k for k in cloud.things if k[1] == "Microsoft.Compute/virtualMachines"]:
-            cloud.drop_vm(group, name)
-    left = [r for r in drive(cloud, tmp_path, "list")["resources"] if r["kind"] == "role-assignment"]
-    assert [r["state"] for r in left] == ["stopped"] * 2, left
-    assert drive(cloud, tmp_path, "destroy").rc == 0
-    azure_lab.clean(cloud)
+@pytest.fixture(name="node")
+def node_fixture(cloud, drive):
+    """The script of the first node, at the metadata service of that machine."""
+    assert drive("create").rc == 0
+    vm = cloud.vms()[0]
+    cloud.machine = (vm["id"].split("/")[4], vm["name"].lower())
+
+    def script(verb):
+        env = {"PATH": os.environ["PATH"], "METADATA": cloud.url, "MANAGER": cloud.url}
+        return subprocess.run(["sh", SCRIPT, verb], env=env, capture_output=True, text=True, timeout=60, check=False)
+    yield script
+    cloud.machine = None
+    end(cloud, drive)
 
 
-def test_plan_and_policy(cloud, gpuprov, tmp_path):
-    gpuprov.env = azure_lab.environment(cloud, tmp_path)
-    spec = azure_lab.spec(tmp_path, offer={"role": roles.ROLE}, limits={"unattended": "refuse"})
-    assert gpuprov.json("plan", spec, code=2)["ends"] == "guest"
-    role = json.loads(gpuprov("providers", "azure", "--policy", "--node", "--owner", "me").out)
-    assert role["Actions"] == roles.ACTIONS and role["Name"] == "gpuprov me node"
-    assert gpuprov("providers", "google", "--policy", "--node", "--owner", "me", code=None).code != 0
+def test_a_node_deletes_itself(cloud, node):
+    """It reads and deletes its own machine, with its disk and address, and no other one."""
+    own = cloud.machine[1]
+    assert node("check").returncode == 0
+    done = node("delete")
+    assert done.returncode == 0 and done.stdout + done.stderr == "", done
+    [deleted] = cloud.requests("DELETE .*/virtualMachines/")
+    assert deleted["target"].split("?")[0].lower().endswith("/" + own) and "forceDeletion=true" in deleted["target"]
+    until = time.monotonic() + 30
+    while any(v["name"].lower() == own for v in cloud.vms()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(cloud.vms()) == 1 and not any(t.get("_vm") == own for t in cloud.things.values())
+    assert node("delete").returncode != 0  # the metadata service of a machine that is gone
 
 
-@pytest.mark.parametrize("verb", ["check", "delete"])
-def test_the_script_of_the_node(cloud, tmp_path, verb):
-    """templates/cloud-init/end-azure.sh itself, with the metadata service and Resource Manager of the stand-in."""
-    assert drive(cloud, tmp_path, "create").rc == 0
-    before = len(cloud.vms())
-    cloud.machine_id = cloud.vms()[0]["id"]
-    env = dict(os.environ, METADATA=cloud.url, MANAGER=cloud.url, http_proxy="", no_proxy="*")
-    done = subprocess.run(["sh", ROOT / "templates/cloud-init/end-azure.sh", verb], env=env, capture_output=True, text=True,
-                          timeout=60, check=False)
-    assert done.returncode == 0, done
-    [one] = cloud.requests("(GET|DELETE) .*/%s[?]api-version=2025-04-01" % cloud.machine_id.rsplit("/", 1)[1])[-1:]
-    assert one["method"] == {"check": "GET", "delete": "DELETE"}[verb] and before == 2
-    cloud.rule("/metadata/identity/", "reply", status=400, obj={"error": "invalid_request"})
-    failed = subprocess.run(["sh", ROOT / "templates/cloud-init/end-azure.sh", verb], env=env, capture_output=True,
-                            text=True, timeout=60, check=False)
-    assert failed.returncode == 1 and "managed identity has no token" in failed.stderr, failed
-    assert drive(cloud, tmp_path, "destroy").rc == 0
-    azure_lab.clean(cloud)
+def test_a_node_without_its_right(cloud, node):
+    cloud.grants.clear()
+    for verb in ("check", "delete"):
+        refused = node(verb)
+        assert refused.returncode == 1 and "403" in refused.stderr, refused
+        assert not any(token in refused.stdout + refused.stderr for token in cloud.identities)
+    assert len(cloud.vms()) == 2 and node("other").returncode == 1
+
+
+@pytest.mark.parametrize("pattern, text", [("compute/resourceId", b"/subscriptions/x/../y"), ("compute/resourceId", b""),
+                                           ("azEnvironment", b"Elsewhere"),
+                                           ("oauth2/token", b'{"access_token": "a b\\nHeader: x"}')])
+def test_a_malformed_metadata_service(cloud, node, pattern, text):
+    cloud.rule("GET .*" + pattern, "reply", times=1, status=200, headers={"Content-Type": "text/plain"}, obj=text)
+    done = node("delete")
+    assert done.returncode == 1 and "cannot delete itself" in done.stderr, done
+    assert cloud.requests("DELETE .*/virtualMachines/") == []
+
+
+def test_the_unit_repeats_until_azure_accepts(cloud, node, tmp_path):
+    """deadline.sh with the script: refused twice, then accepted, and it goes on: a node cannot see its own end."""
+    cloud.rule("DELETE .*/virtualMachines/", "reply", times=2, status=429, obj={"error": {"code": "TooManyRequests",
+                                                                                        "message": "Slow down."}})
+    conf = tmp_path / "conf"
+    conf.write_text("EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nRETRY=0.1\nEND=%s\nSTATE=%s\n" % (SCRIPT, tmp_path / "used"))
+    assert node("check").returncode == 0
+    p = subprocess.Popen(["sh", ROOT / "templates/cloud-init/deadline.sh", conf], stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                         env={"PATH": os.environ["PATH"], "METADATA": cloud.url, "MANAGER": cloud.url})
+    try:
+        until = time.monotonic() + 60
+        while len(cloud.vms()) == 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        assert len(cloud.requests("DELETE .*/virtualMachines/")) >= 3 and p.poll() is None
+    finally:
+        os.killpg(p.pid, 9)
+        out = p.communicate()[0]
+    assert "deletes itself now" in out and "HTTP 429" in out and len(cloud.vms()) == 1, out
