@@ -396,8 +396,10 @@ static int give_rights(struct azure *a, const struct create_req *req, struct res
                                 "down' again");
     if (r == 0 || azure_grants_may_lack(a, req->spec, &why)) return 0;
     if (azure_destroy(&a->base, made, &left) != 0)
-        return gp_fail(err, GP_EBILLED, "%s; they could not be deleted (%s): run 'gpuprov down %s'", why.msg, left.msg,
-                       req->stack->name);
+        return gp_fail(err, GP_EBILLED,
+                       "nodes of '%s' exist and cannot delete themselves: run 'gpuprov down %s' (deleting them: %s; "
+                       "their right: %s)",
+                       req->stack->name, req->stack->name, left.msg, why.msg);
     resource_list_clear(made);
     why.code = why.code == GP_EUNKNOWN ? GP_EPROTO : why.code; /* of the assignment: the machines are being deleted */
     why.scope = GP_SCOPE_OFFER;

@@ -48,6 +48,8 @@ const struct cloud_error azure_errors[] = {
     {"AuthenticationFailed", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_STALE, ADVICE_LOGIN},
     {"InvalidAuthenticationTokenTenant", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_NO,
      "the token is of another tenant than the subscription: check AZURE_TENANT_ID and AZURE_SUBSCRIPTION_ID"},
+    {"AuthorizationFailed|Microsoft.Authorization/role", GP_EAUTH, GP_SCOPE_OFFER, CLOUD_NO,
+     "give this principal the right that docs/azure.md states for nodes that delete themselves"},
     {"AuthorizationFailed", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_NO, ADVICE_ROLE},
     {"RoleAssignmentLimitExceeded", GP_EQUOTA, GP_SCOPE_PROVIDER, CLOUD_NO,
      "remove role assignments of the subscription that nobody uses"},

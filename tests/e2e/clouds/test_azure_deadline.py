@@ -18,6 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "templates/cloud-init/end-azure.sh"
 WITH_ROLE = {"offer": {"role": azure_rights.ROLE, "zones": ["eastus-1"]}, "limits": {"ttl": "1h"}}
 PUT = "PUT .*/roleAssignments/"
+NO_RIGHT = {"error": {"code": "AuthorizationFailed", "message": "The client has no authorization to perform action "
+                      "'Microsoft.Authorization/roleAssignments/write'."}}
 
 
 @pytest.fixture(name="cloud")
@@ -106,8 +108,8 @@ def test_a_lost_reply_and_a_new_identity(cloud, drive):
 
 
 @pytest.mark.parametrize("rule, words", [
-    ((PUT, {"status": 403, "obj": {"error": {"code": "AuthorizationFailed", "message": "No authorization."}}}),
-     "AuthorizationFailed"),
+    ((PUT, {"status": 403, "obj": NO_RIGHT}),
+     "right that docs/azure.md states"),
     (("GET .*/roleAssignments/", {"status": 404, "headers": {"Retry-After": "0"}, "obj": {"error": {
         "code": "RoleAssignmentNotFound", "message": "It is not found."}}}), "does not return it"),
 ])
@@ -123,6 +125,18 @@ def test_nodes_without_the_right_are_deleted_or_accepted(cloud, drive, rule, wor
     kept = drive("create", "2", **accepted)
     assert kept.rc == 0 and len([r for r in kept["resources"] if r["kind"] == "instance"]) == 2, kept.text
     end(cloud, drive, **accepted)
+
+
+def test_nodes_that_cannot_be_deleted_either_are_named(cloud, drive):
+    """Azure refuses the assignment, then the deletion: the error states that nodes are billed, and the next step."""
+    cloud.rule(PUT, "reply", times=None, status=403, obj=NO_RIGHT)
+    cloud.rule("DELETE .*/virtualMachines/", "reply", times=None, status=403,
+               obj={"error": {"code": "AuthorizationFailed", "message": "No deletion."}})
+    got = drive("create")
+    assert got.rc == 8 and "run 'gpuprov down contract'" in got["message"] and "No deletion" in got["message"], got.text
+    assert len([r for r in got["resources"] if r["kind"] == "instance"]) == len(cloud.vms()) == 2
+    cloud.rules.clear()
+    end(cloud, drive)
 
 
 def test_a_role_that_allows_more_is_refused(cloud, drive):
@@ -258,7 +272,7 @@ def test_a_node_without_its_right(cloud, node):
     assert len(cloud.vms()) == 2 and node("other").returncode == 1
 
 
-@pytest.mark.parametrize("pattern, text", [("compute/resourceId", b"/subscriptions/x/../y"), ("compute/resourceId", b""),
+@pytest.mark.parametrize("pattern, text", [("resourceId", b"/subscriptions/x/../y"), ("resourceId", b""),
                                            ("azEnvironment", b"Elsewhere"),
                                            ("oauth2/token", b'{"access_token": "a b\\nHeader: x"}')])
 def test_a_malformed_metadata_service(cloud, node, pattern, text):

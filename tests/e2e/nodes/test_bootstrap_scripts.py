@@ -208,3 +208,18 @@ def test_a_unit_that_is_a_moment_late(home, looks, code):
     done = subprocess.run(["sh", "-s"], input=verify, env=home.env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done
     assert ("is not running" in done.stderr) == (code != 0)
+
+
+@pytest.mark.parametrize("refusals, within, code", [(0, "0", 0), (2, "600", 0), (1000, "0", 1), (1000, "", 0)])
+def test_a_node_that_deletes_itself_tries_its_right(home, refusals, within, code):
+    """The cloud applies a new right within minutes: until then it is tried again. "": a poweroff ends the node."""
+    home.tool("grep", ":\n")
+    home.tool("sleep", ":\n")
+    text = (FRAGMENTS / "deadline.sh").read_text().replace("/etc/gpuprov", str(home.path))
+    (home.path / "deadline.conf").write_text("TTL=1\n")
+    (home.path / "end.sh").write_text("[ \"$1\" = check ] && echo . >>\"$HOME/tried\"; test $(wc -l <\"$HOME/tried\") -gt %d "
+                                      "|| { echo 'gpuprov: no right' >&2; exit 1; }\n" % refusals)
+    verify = "fail() { echo \"$1\" >&2; exit 1; }\nroot() ( exec \"$@\" )\nENDS_WITHIN=%s\n%s\nverify\n" % (within, text)
+    done = subprocess.run(["sh", "-s"], input=verify, env=home.env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done
+    assert ("the node would not end at its deadline: no right" in done.stderr) == (code != 0)
