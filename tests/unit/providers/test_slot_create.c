@@ -296,8 +296,7 @@ static void test_one_by_one(void **state) {
     c->ops.one_by_one = true;
     c->acts[2] = NO_ROOM;
     assert_int_equal(create(c, 4, NULL, &made, NULL), -GP_ECAPACITY);
-    assert_true(made.list.len == 2 && c->sends[2] == 1 &&
-                c->sends[3] == 0); /* what has no room for one has none for the next */
+    assert_true(made.list.len == 2 && c->sends[2] == 1 && c->sends[3] == 0); /* no room for one: none for the next */
     states(c, 0, 2, 2);
 }
 
