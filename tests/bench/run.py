@@ -107,9 +107,7 @@ and 5 s at the real pace), Azure's after 1 s, and accepted operations are polled
 idempotency, so their nodes are created one after another; the pace of their API (`docs/lambda.md`, `docs/shadeform.md`) is switched off here.
 At EC2 the first `up` lists every region of AWS, and most of its time is moto's, whose one process answers these 140 calls.
 
-Three clouds miss the goal. At Alibaba the claim, the security group and its rule are three calls, and no machine is bought before all of them
-are done. At Google a gang has a second firewall rule, and each rule is an operation that is read until it is done. At Azure the claim is read
-back, and network and security group are operations too.
+Azure misses the goal: the claim is read, written and read back before it counts, and the network is an operation that is read until it is done.
 
 """,
     "Fan-out over SSH": """On every host at once: log in, copy 10 MB of random bytes, run a script of ten commands.
