@@ -68,7 +68,6 @@ def check(report, name):
     return next(c for c in report["nodes"][0]["checks"] if c["check"] == name)
 
 
-@pytest.mark.long
 def test_calibrate(gpus, calibrated):
     report, done = local(gpus, "--calibrate", "--baseline", calibrated)
     assert "figures written to" in done.stderr
