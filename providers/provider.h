@@ -65,8 +65,9 @@ struct prepare_req {
     bool further; /* the stack is claimed at another provider: the claim here has that uid */
     /* NULL, or all known resources of a stack that has machines. Then nothing is claimed, and only changes that
        running machines allow are applied: the networks that may reach them and, with spec->moves_deadline,
-       the deadline stack->expires_s. Machines of a launch that was cut are completed. Borrowed. */
-    const struct resource_list *known;
+       the deadline stack->expires_s. Machines of a launch that was cut are completed, and their
+       ends_itself is set. Borrowed. */
+    struct resource_list *known;
 };
 
 struct create_req {

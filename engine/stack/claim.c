@@ -206,6 +206,10 @@ static int apply_to_machines(struct run *run, struct gp_error *err) {
         struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .known = &known};
         r = run->providers.items[i]->ops->prepare(run->providers.items[i], &req, err);
     }
+    for (int i = 0; i < run->n_nodes; i++) /* so that the bootstrap proves it */
+        for (size_t k = 0; run->nodes[i].exists && k < known.list.len; k++)
+            if (strcmp(known.list.items[k].id, run->nodes[i].res.id) == 0)
+                run->nodes[i].res.ends_itself = known.list.items[k].ends_itself;
     if (r != 0 || run->moved_expires_s == 0) return r;
     time_format_utc(when, sizeof when, run->stack.expires_s);
     run_event(run, -1, NODE_PLANNED, EVENT_INFO, "ttl", "the deadline is %s now", when);

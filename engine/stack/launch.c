@@ -119,6 +119,7 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     GP_AUTO_RESOURCES struct resource_list made = {0};
     for (int i = 0; i < REPLAYS; i++) {
         gp_error_clear(&why);
+        resource_list_clear(&made);
         run_event(run, -1, NODE_LAUNCHING, EVENT_PROGRESS, "settle",
                   "the outcome of a launch (nodes %d..%d, attempt %d) is not known: settling it at %s",
                   intent->slot_first, intent->slot_first + intent->slot_count - 1, intent->attempt, intent->provider);
@@ -134,6 +135,9 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     free(offer.gpu_model);
     free(offer.price_source);
     if (r == 0) return take_created(run, &made, NULL, err);
+    for (size_t i = 0; i < made.list.len; i++) /* they exist, whatever failed then, and perhaps unrecorded */
+        if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
+    if (made.list.len > 0) (void)take_created(run, &made, NULL, NULL);
     if (err != NULL) *err = why;
     if (r == -GP_EUNKNOWN)
         return gp_wrap(err,
@@ -152,7 +156,10 @@ int launch_settle(struct run *run, const struct intent *in, struct gp_error *err
     bool is_open = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, &unread) != 0;
     for (size_t i = 0; i < open.list.len; i++) is_open = is_open || open.list.items[i].id == in->id;
     intent_list_clear(&open);
-    if (is_open) {
+    bool nothing = r != -GP_EBILLED && r != -GP_ECANCELLED;
+    for (int s = in->slot_first; s < in->slot_first + in->slot_count && s < run->n_nodes; s++)
+        nothing = nothing && !run->nodes[s].exists;
+    if (is_open || !nothing) {
         if (err != NULL) *err = why;
         return r;
     }

@@ -128,12 +128,19 @@ static void destroy_part(struct azure *a, const struct azure_handle *h, struct g
     if (r != 0 && r != -GP_EEXISTS) first_error(first, &e); /* still in use: the next call removes it */
 }
 
-/* Its name follows from the uid: it is no later stack's. */
+/* Its name follows from the uid: it is no later stack's. A machine that lives keeps its right to end itself. */
 static void destroy_grant(struct azure *a, const struct azure_handle *h, struct gp_error *first) {
-    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_REST struct rest_reply vm = {0}, reply = {0};
+    GP_AUTO_FREE char *of = azure_url(
+        a, AZURE_COMPUTE, "/resourceGroups/%s/providers/Microsoft.Compute/" AZURE_VM "/%s", h->group, h->name);
     GP_AUTO_FREE char *url = azure_grant_end_url(a, h);
     struct gp_error e = {0};
-    if (azure_call(a, "DELETE", url, NULL, REST_MISSING, &reply, &e) != 0) first_error(first, &e);
+    int r = azure_call(a, "GET", of, NULL, REST_MISSING, &vm, &e);
+    bool lives = r == 0 && vm.status != 404 &&
+                 strcasecmp(json_str(vm.json, "properties.provisioningState", ""), "Deleting") != 0;
+    if (lives) return; /* the next call, after the request to delete it */
+    if (r == 0) r = azure_call(a, "DELETE", url, NULL, REST_MISSING, &reply, &e);
+    if (r != 0) first_error(first, &e);
 }
 
 /* --- the group --- */

@@ -199,13 +199,19 @@ static int intend(struct granting *g, struct grant *t, struct gp_error *err) {
     return r;
 }
 
+/* Of a request that may be sent again, until the right's time is over. */
+static bool may_heal(const struct gp_error *e) {
+    return e->code == GP_ETHROTTLED || e->code == GP_EPROTO || e->code == GP_EENDPOINT || e->code == GP_EREACH ||
+           e->code == GP_ETIMEOUT || e->code == GP_ELOST || e->code == GP_EUNKNOWN;
+}
+
 static void machine_read(struct granting *g, struct grant *t, const struct rest_result *res) {
     struct gp_error e = {0};
     const json_t *vm = res->reply.json;
     if (res->rc != 0 || res->reply.status == 404) {
         if (res->rc == 0) refuse(t, GP_ENOTFOUND, "the machine was deleted while it started");
         else t->err = res->err;
-        if (res->rc != 0) t->step = REFUSED;
+        if (res->rc != 0 && !may_heal(&res->err)) t->step = REFUSED;
         return;
     }
     const char *principal = azure_vm_principal(vm), *role = azure_vm_role(vm);
@@ -215,10 +221,15 @@ static void machine_read(struct granting *g, struct grant *t, const struct rest_
         gp_error_clear(&t->err);
         gp_fail(&t->err, GP_EPROTO, "azure: the machine has no managed identity yet");
     } else {
+        if (azure_role_check(g->a, role, &e) != 0) {
+            t->err = e;
+            if (!may_heal(&e)) t->step = REFUSED;
+            return;
+        }
         t->principal = xstrdup(principal);
         t->role = xstrdup(role);
         t->step = PUT_GRANT;
-        if (azure_role_check(g->a, role, &e) == 0 && intend(g, t, &e) == 0) return;
+        if (intend(g, t, &e) == 0) return;
         t->err = e;
         t->step = REFUSED;
     }
@@ -234,7 +245,7 @@ static void put_done(struct grant *t, const struct rest_result *res) {
     }
     t->err = res->err;
     bool unknown = res->reply.sent && res->reply.code[0] == '\0'; /* the same request settles it */
-    if (!unknown && strcmp(res->reply.code, "PrincipalNotFound") != 0) t->step = REFUSED;
+    if (!unknown && !may_heal(&res->err) && strcmp(res->reply.code, "PrincipalNotFound") != 0) t->step = REFUSED;
 }
 
 static void grant_read(struct granting *g, struct grant *t, const struct rest_result *res) {
@@ -409,6 +420,10 @@ int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct
     GP_AUTO_FREE char *group = azure_group_name(req->stack->owner, req->stack->name);
     int r = announce(a, group, "yes", &e);
     if (r == 0) r = azure_grants_make(a, req->stack, req->spec, &late, &e);
+    for (size_t i = 0; i < late.list.len; i++)
+        for (size_t k = 0; k < req->known->list.len; k++)
+            if (strcmp(late.list.items[i].id, req->known->list.items[k].id) == 0)
+                req->known->list.items[k].ends_itself = late.list.items[i].ends_itself;
     if (r == 0 || azure_grants_may_lack(a, req->spec, &e)) return 0;
     if (err != NULL) *err = e;
     return r;

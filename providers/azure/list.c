@@ -312,7 +312,9 @@ static int read_group(struct azure *a, const char *group, const struct azure_gro
         if (rc == 0 && views != 0 && err != NULL) *err = unread;
         if (rc == 0) rc = views;
     }
-    if (g != NULL) set_rights(&r);
+    /* without the list of machines no assignment is known to be left over */
+    int of_vms = w.lists.items[0].rc;
+    if (g != NULL && (of_vms == 0 || of_vms == -GP_ENOTFOUND)) set_rights(&r);
     for (size_t i = 0; i < vms.list.len; i++) {
         set_addresses(&r, &vms.list.items[i]);
         resource_list_add(ret, &vms.list.items[i]);

@@ -208,6 +208,10 @@ static int end_members(struct launching *l, const struct intent *in, struct goog
     l->g->cache->members_refused = r != 0;
     /* google_create settles what is not known, and a rule that the journal cannot note: Google did not refuse it. */
     if (r == 0 || r == -GP_EUNKNOWN || nodes != 0 || why.domain == GP_D_JOURNAL) return 0;
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    if (read_back(l, in, &made, NULL) != 0 || made.list.len < (size_t)in->slot_count) /* else some would stay */
+        return gp_fail(err, GP_EUNKNOWN, "google bulkInsert in %s: its nodes are not listed yet, and %.300s", in->zone,
+                       why.msg);
     if (remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
     if (err != NULL) *err = why;
     return r;
@@ -293,10 +297,18 @@ static int place(struct google *g, const struct create_req *req, char **ret_netw
     return r;
 }
 
-/* Nodes of several count with the rule between them only. */
+/* Nodes of several count with the rule between them only. Without it those that run are named as billed, and no other
+ * offer is tried. */
 static int need_members(const struct launching *l, const struct create_req *req, int launched, struct gp_error *err) {
+    struct gp_error why = {0};
     if (launched != 0 || req->spec->nodes < 2 || l->network == NULL) return launched;
-    return google_members_ensure(l->g, req->stack, l->network, err);
+    int r = google_members_ensure(l->g, req->stack, l->network, &why);
+    if (r == 0) return 0;
+    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
+    return gp_fail(err, GP_EBILLED,
+                   "google: the nodes of '%s' run, but the firewall rule between them could not be made: %.250s; "
+                   "correct that and run 'gpuprov up' again, or 'gpuprov down %s'",
+                   req->stack->name, why.msg, req->stack->name);
 }
 
 static void drop(char **network) {
@@ -326,7 +338,8 @@ static int launch(struct launching *l, const struct create_req *req, struct reso
     if (r == 0) r = google_image_by_id(g, o->image, &image, err);
     if (r == 0) r = place(g, req, &l->network, err);
     if (r == 0) r = google_nics_choose(g, req->spec, &req->spec->offers.items[o->spec_index], &at, &nics, err);
-    if (r == 0 && g->cache->members_refused) r = need_members(l, req, 0, err);
+    if (r == 0 && g->cache->members_refused && req->spec->nodes > 1)
+        r = google_members_ensure(g, req->stack, l->network, err);
     if (r == 0) r = build(g, req, image, &nics, &body, err);
     if (r != 0) return r;
     if (req->spec->nodes < 2) drop(&l->network);

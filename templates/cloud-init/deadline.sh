@@ -11,8 +11,14 @@ TICK=30 FORCE_AFTER=90 SYSRQ_AFTER=60 HOLD=300 RETRY=30 END="" STATE=/var/lib/gp
 . "$1"
 
 # An image of another node contains that node's CONFIG. cloud-init replaces it soon; if it does not, this
-# CONFIG stays in force.
-if [ "$MACHINE" != "$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)" ]; then sleep "$HOLD"; fi
+# CONFIG stays in force, except that it never deletes another machine.
+if [ "$MACHINE" != "$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)" ]; then
+    sleep "$HOLD"
+    if [ -n "$END" ]; then
+        echo "gpuprov: the deadline here is another machine's: nothing is deleted"
+        exit 0 # the unit starts it again
+    fi
+fi
 
 # Overwrites in place with a fixed width: that needs no new block, so a full disk does not stop the count.
 remember() { printf '%012d\n' "$used" 1<>"$STATE"; } 2>/dev/null
