@@ -107,6 +107,36 @@ def test_a_lost_reply_and_a_new_identity(cloud, drive):
     end(cloud, drive)
 
 
+@pytest.mark.parametrize("pattern", [PUT, "GET .*/roleDefinitions/", "GET .*/virtualMachines/[^/?]*[?]"])
+def test_a_failure_that_heals_deletes_no_node(cloud, drive, pattern):
+    """The service is down for the first requests after the machines were made."""
+    def after_the_machines(method, target, headers, body):
+        if len(cloud.vms()) == 2 and not cloud.rules:
+            cloud.rule(pattern, "reply", times=8, status=503, headers={"Retry-After": "0"},
+                       obj={"error": {"code": "ServiceUnavailable", "message": "try again"}})
+        return handle(method, target, headers, body)
+    handle, cloud.handle = cloud.handle, after_the_machines
+    got = drive("create", env={"GPUPROV_AZURE_ROLE_WAIT": "60"})
+    assert got.rc == 0 and len(granted(cloud)) == 2, got.text
+    assert not [r for r in cloud.requests("DELETE") if "virtualMachines" in r["target"]]
+    end(cloud, drive)
+
+
+def test_a_machine_that_lives_keeps_its_right(cloud, drive):
+    """No list of machines: then no assignment is left over. And none of a living machine is deleted."""
+    assert drive("create").rc == 0
+    cloud.rule("GET .*/virtualMachines[?]", "reply", times=None, status=500, obj={"error": {"code": "InternalServerError"}})
+    got = drive("list")
+    assert got.rc != 0 and [r for r in rights(got) if r["state"] == "stopped"] == [], got.text
+    cloud.rules.clear()
+    cloud.rule("DELETE .*/virtualMachines/[^/?]*[?]", "reply", times=None, status=409, obj={"error": {
+        "code": "ScopeLocked", "message": "a lock"}})
+    assert drive("destroy").rc != 0
+    assert len(cloud.grants) == 2 and len(cloud.vms()) == 2
+    cloud.rules.clear()
+    end(cloud, drive)
+
+
 @pytest.mark.parametrize("rule, words", [
     ((PUT, {"status": 403, "obj": NO_RIGHT}),
      "right that docs/azure.md states"),
@@ -282,12 +312,36 @@ def test_a_malformed_metadata_service(cloud, node, pattern, text):
     assert cloud.requests("DELETE .*/virtualMachines/") == []
 
 
+def this_machine():
+    uuid = pathlib.Path("/sys/class/dmi/id/product_uuid")
+    try:
+        return uuid.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def config(folder, machine):
+    conf = folder / "conf"
+    conf.write_text("EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nHOLD=0.1\nRETRY=0.1\nMACHINE=%s\nEND=%s\nSTATE=%s\n" %
+                    (machine, SCRIPT, folder / "used"))
+    return conf
+
+
+def test_a_machine_from_the_image_of_a_node_is_not_deleted(cloud, node, tmp_path):
+    """Its deadline is that of the node, and its identity may have more rights than the node's."""
+    assert node("check").returncode == 0
+    done = subprocess.run(["sh", ROOT / "templates/cloud-init/deadline.sh", config(tmp_path, "another")], text=True,
+                          capture_output=True, timeout=60, check=False,
+                          env={"PATH": os.environ["PATH"], "METADATA": cloud.url, "MANAGER": cloud.url})
+    assert done.returncode == 0 and "another machine's: nothing is deleted" in done.stdout, done
+    assert cloud.requests("DELETE .*/virtualMachines/") == [] and len(cloud.vms()) == 2
+
+
 def test_the_unit_repeats_until_azure_accepts(cloud, node, tmp_path):
     """deadline.sh with the script: refused twice, then accepted, and it goes on: a node cannot see its own end."""
     cloud.rule("DELETE .*/virtualMachines/", "reply", times=2, status=429, obj={"error": {"code": "TooManyRequests",
                                                                                         "message": "Slow down."}})
-    conf = tmp_path / "conf"
-    conf.write_text("EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nRETRY=0.1\nEND=%s\nSTATE=%s\n" % (SCRIPT, tmp_path / "used"))
+    conf = config(tmp_path, this_machine())
     assert node("check").returncode == 0
     p = subprocess.Popen(["sh", ROOT / "templates/cloud-init/deadline.sh", conf], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, start_new_session=True,

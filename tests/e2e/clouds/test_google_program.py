@@ -86,6 +86,22 @@ def test_nodes_without_the_rule_between_them_get_it(cloud, tmp_path):
     assert cloud.left() == []
 
 
+def test_nodes_of_a_lost_launch_whose_rule_is_refused(cloud, tmp_path):
+    """They are not forgotten: no other gang is launched, and the next `up` uses them."""
+    spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path)
+    cloud.rule("POST .*bulkInsert", "drop_after", times=1)
+    cloud.rule("POST .*global/firewalls.*-members", "reply", times=None, status=403, obj={"error": {
+        "code": 403, "message": "Required 'compute.firewalls.create' permission", "errors": [{"reason": "forbidden"}]}})
+    said = gpuprov("up", spec, code=8)
+    nodes = {name for _, name in cloud.instances}
+    assert len(nodes) == 2 and "firewall rule between them could not be made" in said, said
+    cloud.rules.clear()
+    gpuprov("up", spec, code=6)
+    assert {name for _, name in cloud.instances} == nodes and any(n.endswith("-members") for n in cloud.firewalls)
+    gpuprov("down", "train")
+    assert cloud.left() == []
+
+
 @pytest.mark.root
 def test_a_disk_that_is_full_since_the_launch(cloud, tmp_path):
     """The operation cannot be noted: the launch goes on, its nodes are named as billed, and with room they are used."""
