@@ -12,7 +12,7 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
 # Most tests wait; tests/e2e/scheduling.py keeps those that compute to one per core.
-E2E_JOBS ?= $(shell expr 4 '*' $$(nproc))
+E2E_JOBS ?= $(shell expr 3 '*' $$(nproc))
 # --sample: a part of the matrices (make test); with --rest=3 also a third of the rest (make test-ci); empty: all
 SAMPLE ?=
 PYTEST = $(PYTHON) -m pytest -n $(E2E_JOBS) --dist loadfile --no-loadscope-reorder $(SAMPLE) $(PYTEST_ARGS)

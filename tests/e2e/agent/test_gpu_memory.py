@@ -15,7 +15,7 @@ def memory(standin="", nodes=2, **kw):
 
 
 def test_sound_memory_passes():
-    got, end, status = memory(nodes=8)
+    got, end, status = memory(nodes=8, seconds=60)
     assert (got["verdict"], end["verdict"], status) == ("pass", "pass", 0), got
     assert metrics(got)["wrong_words"] == 0 and metrics(got)["gpus"] == 8
     for g in gpu_data(got).values():
