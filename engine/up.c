@@ -129,7 +129,10 @@ static void say_what_is_there(struct run *run, const struct gp_error *why) {
     if (there > 0)
         run_event(run, -1, why->code == GP_ECANCELLED ? NODE_PLANNED : NODE_FAILED, EVENT_WARN, "",
                   "%d node%s of '%s' %s: %s'gpuprov down %s' destroys %s", there, there == 1 ? "" : "s",
-                  run->stack.name, there == 1 ? "exists" : "exist",
+                  run->stack.name,
+                  over         ? "may still exist"
+                  : there == 1 ? "exists"
+                               : "exist",
                   why->code == GP_EUSAGE || over ? "" : "'gpuprov up' continues, ", run->stack.name,
                   there == 1 ? "it" : "them");
 }

@@ -19,6 +19,7 @@
 #define REBOOT_MS (20 * 60 * 1000)
 #define ROTATE_MS (120 * 1000)
 #define LOOK_MS (20 * 1000)
+#define CLOCKS_DIFFER_MS (5 * 1000)
 
 static const struct provider_ops *ops_of(const struct run_node *n) { return provider_find(n->res.provider); }
 
@@ -202,22 +203,34 @@ static int check(struct run_node *n, struct gp_error *err) {
     return r;
 }
 
-/* Adds the deadline if it passed, else a cause that only the provider knows. The error is shortened, so that there is
- * room for it. */
-static void add_cause(struct run_node *n) {
+/* At the deadline the machine ends, its login breaks and its step is killed, in any order: one text for all of them.
+ * The machine ends by its own clock. */
+static bool is_over(const struct run_node *n) {
     const struct provider_ops *ops = ops_of(n);
-    const char *name = n->run->stack.name;
+    return ops != NULL && !ops->lent && clock_left_ms(n->ends_ms) <= CLOCKS_DIFFER_MS;
+}
+
+static void name_deadline(struct run_node *n) {
     char ttl[32];
     duration_format(ttl, sizeof ttl, n->run->spec->ttl_ms);
-    bool over = clock_left_ms(n->ends_ms) == 0 && ops != NULL && !ops->lent;
-    GP_AUTO_FREE char *cause = !over && ops != NULL && ops->trouble != NULL ? ops->trouble(&n->res) : NULL;
-    if (!over && cause == NULL) return;
-    GP_AUTO_FREE char *text =
-        over ? xasprintf("%.280s: its deadline passed (limits.ttl is %s): set a longer ttl, then run 'gpuprov down %s' "
-                         "and 'gpuprov up'",
-                         n->err.msg, ttl, name)
-             : xasprintf("%.280s; possible cause: %s: run 'gpuprov down %s', then 'gpuprov up' again", n->err.msg,
-                         cause, name);
+    GP_AUTO_FREE char *node = xasprintf("%s/%d: ", n->run->stack.name, n->slot);
+    struct gp_error last = n->err;
+    gp_error_clear(&n->err);
+    gp_fail(&n->err, last.code,
+            "%sits deadline passed in phase '%s' (limits.ttl is %s): set a longer ttl, then run 'gpuprov down %s' "
+            "and 'gpuprov up'; last: %.220s",
+            node, node_phase_name(n->rec.phase), ttl, n->run->stack.name,
+            last.msg + (str_starts(last.msg, node) ? strlen(node) : 0));
+    str_one_line(n->err.msg);
+}
+
+/* Adds a cause that only the provider knows. The error is shortened, so that there is room for it. */
+static void add_cause(struct run_node *n) {
+    const struct provider_ops *ops = ops_of(n);
+    GP_AUTO_FREE char *cause = ops != NULL && ops->trouble != NULL ? ops->trouble(&n->res) : NULL;
+    if (cause == NULL) return;
+    GP_AUTO_FREE char *text = xasprintf("%.280s; possible cause: %s: run 'gpuprov down %s', then 'gpuprov up' again",
+                                        n->err.msg, cause, n->run->stack.name);
     str_put(n->err.msg, sizeof n->err.msg, text);
     str_one_line(n->err.msg);
 }
@@ -265,7 +278,8 @@ static void end_node(struct run_node *n, int rc) {
     n->rc = rc;
     node_link_close(&n->link);
     if (n->err.code == GP_ECANCELLED) return; /* the phase stays, so that the next run resumes it */
-    add_cause(n);
+    if (is_over(n)) name_deadline(n);
+    else add_cause(n);
     report_failure(n);
     resource_set(&n->rec.note, n->err.msg);
     n->rec.phase = NODE_FAILED;

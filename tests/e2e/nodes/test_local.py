@@ -409,7 +409,7 @@ def test_a_deadline_during_the_bootstrap_is_named(gpuprov, spec):
     path = spec("name: slow\nlimits: {ttl: 1m}\nbootstrap: {steps: [{name: wait, run: sleep 1000}]}\n")
     r = gpuprov("up", path, "--json", code=6, timeout=200)
     last = r.json["error"]["message"]
-    assert "terminated in phase 'bootstrap'" in last and "its deadline passed (limits.ttl is 1m): set a longer ttl" in last, r
+    assert "slow/0: its deadline passed in phase 'bootstrap' (limits.ttl is 1m): set a longer ttl" in last, r
     assert "of 'slow' exists" not in r.err, r
     waits = [e["text"] for e in r.events if "limit " in e["text"]]
     assert waits and not any("45m" in t for t in waits), r
