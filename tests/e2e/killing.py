@@ -14,10 +14,12 @@ def forget(run):
 
 def kill_at(process, reached, delay=0.0):
     """Kills it a moment after this is true, unless it ended before."""
-    wait_for(lambda: reached() or process.poll() is not None, 60)
-    time.sleep(delay)
-    process.kill()
-    process.communicate()
+    try:
+        wait_for(lambda: reached() or process.poll() is not None, 60)
+        time.sleep(delay)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def killed_up(run, cloud, path, seed, requests):

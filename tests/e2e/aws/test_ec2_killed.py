@@ -9,17 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from ec2_lab import THERE, InLab
 from faultproxy import through
+from killing import forget
 from small_disk import fill, small_disk
 from waiting import wait_for
 from ec2_lab import cloud_fixture, key_fixture, machine_fixture, proxies_fixture, spec_fixture  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
-
-
-def forget(gpuprov):
-    """The machine's memory is lost."""
-    for f in gpuprov.state.glob("journal.db*"):
-        f.unlink()
 
 
 def wait_call(p, proxy, ready, seconds=180):

@@ -8,6 +8,7 @@ import time
 import ec2
 import pytest
 from far_clouds import FAR
+from killing import kill_at
 from lambda_cloud import LambdaCloud
 from mock import certificate  # noqa: UP026  (the one of that folder)
 from runpod import RunPod
@@ -214,7 +215,7 @@ def test_no_wait_for_a_login_after_the_deadline(gpuprov, tmp_path):
         use(gpuprov, "lambda", cloud)
         later_after_launch(cloud, cloud)
         late = gpuprov("up", write(tmp_path, "lambda", limits=LIMITS, access={"timeout": "1h"}), code=6)
-        assert "its deadline passed (limits.ttl is 1m)" in late.err and "access.timeout" not in late.err, late
+        assert "its deadline passed in phase 'reach' (limits.ttl is 1m)" in late.err and "access.timeout" not in late.err, late
         gpuprov("down", "contract")
         assert cloud.left() == []
 
@@ -261,10 +262,7 @@ def test_two_runs_under_one_claim(gpuprov, tmp_path, name, launch):
         use(gpuprov, name, cloud)
         path = write(tmp_path, name)
         cloud.rule(launch, "reply", times=None, status=503, obj={})  # on its way for a long time
-        first = gpuprov.popen("up", path, "--yes")
-        wait_for(lambda: cloud.requests(launch))
-        first.kill()
-        first.communicate()
+        kill_at(gpuprov.popen("up", path, "--yes"), lambda: cloud.requests(launch))
         sent = len(cloud.requests(launch))
         second = gpuprov("up", path, "--yes", code=1, env={"GPUPROV_STATE_DIR": str(tmp_path / "other")})
         assert "another run claimed 'contract'" in second.err and len(cloud.requests(launch)) == sent, second

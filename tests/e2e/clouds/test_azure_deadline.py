@@ -13,6 +13,7 @@ import azure_lab
 import azure_rights
 import pytest
 from azure_lab import Drive
+from killing import forget, kill_at
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "templates/cloud-init/end-azure.sh"
@@ -65,11 +66,6 @@ def granted(cloud):
         assert g["properties"]["roleDefinitionId"].endswith("/" + azure_rights.ROLE)
         assert g["properties"]["principalType"] == "ServicePrincipal"
     return sorted(scope for scope, _ in cloud.grants)
-
-
-def forget(run):
-    for f in run.state.glob("journal.db*"):
-        f.unlink()
 
 
 def rights(got):
@@ -184,11 +180,7 @@ def test_killed_while_launching(cloud, run, tmp_path, at):
     """kill -9 when the first assignment or machine is requested: the next `up` completes it, with the same name."""
     path = spec(tmp_path)
     cloud.rule(at, "slow", seconds=30, times=1)
-    p = run.popen("up", path, "--quiet")
-    while p.poll() is None and not cloud.requests(at):
-        time.sleep(0.002)
-    p.kill()
-    p.communicate()
+    kill_at(run.popen("up", path, "--quiet"), lambda: cloud.requests(at))
     cloud.rules.clear()
     run("up", path, "--quiet", code=6)
     assert len(granted(cloud)) == 2 and len(cloud.vms()) == 2
