@@ -4,7 +4,11 @@
 # shell line that installs it. ENDS_WITHIN: "" where a poweroff ends the node; else the script end.sh does, and its right
 # to do so may take that many seconds to reach every part of the cloud.
 runs() { grep -lq 'gpuprov/[d]eadline.sh' /proc/[0-9]*/cmdline 2>/dev/null; }
-may_end() { [ -z "$ENDS_WITHIN" ] || why=$(root sh /etc/gpuprov/end.sh check 2>&1); }
+# In the environment of the unit: a login may have a proxy that the unit does not have.
+may_end() {
+    [ -z "$ENDS_WITHIN" ] ||
+        why=$(root env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh /etc/gpuprov/end.sh check 2>&1)
+}
 probe() {
     if runs && [ -s /etc/gpuprov/deadline.conf ] && may_end; then
         return 0
