@@ -82,40 +82,47 @@ void ali_interface_add(struct str *query, const struct ali *a, const struct crea
 
 /* --- tags of the further interfaces --- */
 
-/* Ids of the secondary interfaces that the instances of a launch show. */
-static int on_instance(void *ctx, const json_t *item, struct gp_error *err) {
-    struct strv *ids = ctx;
-    json_t *all = json_at(item, "NetworkInterfaces.NetworkInterface"), *one = NULL;
-    size_t i = 0;
+/* Further interfaces of the stack's name at its machines. Others, such as those that a user attached, are not ours. */
+struct further {
+    const char *name;
+    const struct resource_list *machines;
+    size_t found;     /* tagged or not */
+    struct strv bare; /* ids of those that nobody has tagged */
+};
+static void further_clear(struct further *f) { strv_clear(&f->bare); }
+
+static int on_interface(void *ctx, const json_t *item, struct gp_error *err) {
+    struct further *f = ctx;
+    const char *id = json_str(item, "NetworkInterfaceId", ""), *at = json_str(item, "InstanceId", "");
+    struct tags tags;
     (void)err;
-    json_array_foreach(all, i, one) {
-        const char *id = json_str(one, "NetworkInterfaceId", "");
-        if (strcmp(json_str(one, "Type", ""), "Secondary") == 0 && ali_id(id, "eni-") && !strv_has(ids, id))
-            strv_add(ids, id);
+    if (!ali_id(id, "eni-") || strcmp(json_str(item, "NetworkInterfaceName", ""), f->name) != 0) return 0;
+    ali_tags_decode(item, &tags);
+    bool tagged = tags.owner != NULL && tags.owner[0] != '\0', ours = false;
+    tags_clear(&tags);
+    for (size_t i = 0; i < f->machines->list.len; i++) {
+        const struct resource *k = &f->machines->list.items[i];
+        ours = ours || (k->kind == RES_INSTANCE && k->state != RES_GONE && strcmp(k->id, at) == 0);
     }
+    f->found += ours;
+    if (ours && !tagged) strv_add(&f->bare, id);
     return 0;
 }
 
-static int read_ids(struct ali *a, const char *region, const struct resource_list *machines, struct strv *ret,
-                    struct gp_error *err) {
-    for (size_t at = 0; at < machines->list.len; at += IDS_MAX) {
-        GP_AUTO_STR struct str ids = {0};
-        struct ali_list l = {.service = ALI_ECS,
-                             .region = region,
-                             .action = "DescribeInstances",
-                             .items = "Instances.Instance",
-                             .page = IDS_MAX,
-                             .each = on_instance,
-                             .ctx = ret};
-        for (size_t i = at; i < machines->list.len && i < at + IDS_MAX; i++)
-            str_addf(&ids, "%s\"%s\"", i > at ? "," : "[", machines->list.items[i].id);
-        str_addc(&ids, ']');
-        ali_begin(&l.query, region);
-        ali_param(&l.query, "InstanceIds", ids.s);
-        int r = ali_list_one(a, &l, err);
-        if (r != 0) return r;
-    }
-    return 0;
+static int read_further(struct ali *a, const char *region, struct further *f, struct gp_error *err) {
+    struct ali_list l = {.service = ALI_ECS,
+                         .region = region,
+                         .action = "DescribeNetworkInterfaces",
+                         .items = "NetworkInterfaceSets.NetworkInterfaceSet",
+                         .page = 100,
+                         .each = on_interface,
+                         .ctx = f};
+    f->found = 0;
+    strv_clear(&f->bare);
+    ali_begin(&l.query, region);
+    ali_param(&l.query, "Type", "Secondary");
+    ali_param(&l.query, "NetworkInterfaceName", f->name);
+    return ali_list_one(a, &l, err);
 }
 
 static int tag(struct ali *a, const char *region, const struct tags *tags, const struct strv *ids,
@@ -135,7 +142,7 @@ static int tag(struct ali *a, const char *region, const struct tags *tags, const
 }
 
 /* Interfaces of each machine beside its primary one, as the body of the launch requests them. */
-static size_t further(const char *body) {
+static size_t further_of(const char *body) {
     size_t n = 0;
     for (;; n++) {
         char name[48];
@@ -146,16 +153,16 @@ static size_t further(const char *body) {
 
 void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner, const char *stack,
                        struct resource_list *machines) {
-    size_t each = further(in->body), wanted = each * machines->list.len;
-    GP_AUTO_STRV struct strv ids = {0};
+    size_t wanted = further_of(in->body) * machines->list.len;
+    GP_AUTO_FREE char *name = interface_name(stack);
+    GP_CLEANUP(further_clear) struct further f = {.name = name, .machines = machines};
     struct gp_error err = {0};
     struct ali_wanted w = {.owner = owner, .uid = in->uid};
     struct tags tags;
     int r = 0;
-    for (int i = 0; r == 0 && ids.n < wanted && i < READS; i++) {
+    for (int i = 0; r == 0 && f.found < wanted && i < READS; i++) {
         if (i > 0 && gp_sleep(GP_MIN(200 << i, 2000), a->cancel, NULL) != 0) return; /* they go with their instances */
-        strv_clear(&ids);
-        r = read_ids(a, in->region, machines, &ids, &err);
+        r = read_further(a, in->region, &f, &err);
     }
     if (wanted == 0) return;
     tags_init(&tags);
@@ -164,19 +171,19 @@ void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner
     resource_set(&tags.uid, in->uid);
     resource_set(&tags.spec_hash, in->spec_hash);
     tags.expires_s = in->deadline_s;
-    if (r == 0) r = tag(a, in->region, &tags, &ids, &err);
+    if (r == 0) r = tag(a, in->region, &tags, &f.bare, &err);
     tags_clear(&tags);
     if (r != 0)
         event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "fabric",
                    "alibaba: the further interfaces of the nodes have no tags: %s; they are released with their nodes, "
                    "and validation does not require their devices",
                    err.msg);
-    else if (ids.n < wanted)
+    else if (f.found < wanted)
         event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "fabric",
                    "alibaba: %zu of %zu further interfaces are not attached to the nodes yet; they are released with "
                    "their nodes, and validation does not require their devices",
-                   wanted - ids.n, wanted);
-    if (r != 0 || ids.n == 0) return;
+                   wanted - f.found, wanted);
+    if (r != 0 || f.found == 0) return;
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     if (ali_list_instances(a, in->region, &w, &seen, NULL) != 0) return; /* a poll of the nodes shows the devices */
     for (size_t i = 0; i < machines->list.len; i++)
@@ -187,47 +194,13 @@ void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner
 
 /* --- a launch that was cut before its interfaces had tags --- */
 
-struct bare {
-    const char *name;
-    const struct resource_list *known;
-    struct strv ids;
-};
-
-/* One of the stack's name, at a machine of the stack, that nobody has tagged. */
-static int on_interface(void *ctx, const json_t *item, struct gp_error *err) {
-    struct bare *b = ctx;
-    const char *id = json_str(item, "NetworkInterfaceId", ""), *at = json_str(item, "InstanceId", "");
-    struct tags tags;
-    (void)err;
-    if (!ali_id(id, "eni-") || strcmp(json_str(item, "NetworkInterfaceName", ""), b->name) != 0) return 0;
-    ali_tags_decode(item, &tags);
-    bool tagged = tags.owner != NULL && tags.owner[0] != '\0', ours = false;
-    tags_clear(&tags);
-    for (size_t i = 0; i < b->known->list.len; i++) {
-        const struct resource *k = &b->known->list.items[i];
-        ours = ours || (k->kind == RES_INSTANCE && k->state != RES_GONE && strcmp(k->id, at) == 0);
-    }
-    if (ours && !tagged) strv_add(&b->ids, id);
-    return 0;
-}
-
-static int complete_region(struct ali *a, const struct stack *stack, const char *region, struct bare *b,
+static int complete_region(struct ali *a, const struct stack *stack, const char *region, struct further *f,
                            struct gp_error *err) {
-    struct ali_list l = {.service = ALI_ECS,
-                         .region = region,
-                         .action = "DescribeNetworkInterfaces",
-                         .items = "NetworkInterfaceSets.NetworkInterfaceSet",
-                         .page = 100,
-                         .each = on_interface,
-                         .ctx = b};
     struct tags tags;
-    ali_begin(&l.query, region);
-    ali_param(&l.query, "Type", "Secondary");
-    ali_param(&l.query, "NetworkInterfaceName", b->name);
-    int r = ali_list_one(a, &l, err);
-    if (r != 0 || b->ids.n == 0) return r;
+    int r = read_further(a, region, f, err);
+    if (r != 0 || f->bare.n == 0) return r;
     tags_of_stack(&tags, stack);
-    r = tag(a, region, &tags, &b->ids, err);
+    r = tag(a, region, &tags, &f->bare, err);
     tags_clear(&tags);
     return r;
 }
@@ -244,13 +217,12 @@ void ali_fabric_complete(struct ali *a, const struct spec *spec, const struct st
             strv_add(&regions, k->region);
     }
     for (size_t i = 0; i < regions.n; i++) {
-        struct bare b = {.name = name, .known = known};
+        GP_CLEANUP(further_clear) struct further f = {.name = name, .machines = known};
         struct gp_error err = {0};
-        if (complete_region(a, stack, regions.v[i], &b, &err) != 0)
+        if (complete_region(a, stack, regions.v[i], &f, &err) != 0)
             event_emit(a->sink, -1, NODE_PLANNED, EVENT_WARN, "fabric",
                        "alibaba: the further interfaces of the nodes in %s could not be read or tagged: %s; they are "
                        "released with their nodes",
                        regions.v[i], err.msg);
-        strv_clear(&b.ids);
     }
 }

@@ -49,7 +49,8 @@ class Alibaba(Gateway):
     currency = "USD"
     leave_disks = False    # a released instance leaves its disk behind
     leave_nics = False     # and its interfaces beside the primary one
-    late_nics = 0          # so many DescribeInstances do not show these yet
+    late_nics = 0          # so many lists of instances or interfaces do not show these yet
+    own_nics = ()          # interfaces of the account that each new instance gets: {"kind", "mode", "name"}
     any_case_bool = False  # the Python SDK sends True and False
     order_ids = True       # RunInstances returns ids in the order of the names
 
@@ -445,7 +446,7 @@ class Alibaba(Gateway):
                                "address": len(self.instances) + 10, "created": now_text(self.now(), True)}
         self.disks[new_id("d-")] = {"instance": iid, "tags": dict(tags), "zone": q["ZoneId"],
                                     "encrypted": q.get("SystemDisk.Encrypted") == "true", "gib": int(q["SystemDisk.Size"])}
-        for nic in [{"kind": "Primary", "mode": q.get("mode", "Standard")}] + further:
+        for nic in [{"kind": "Primary", "mode": q.get("mode", "Standard")}] + further + list(self.own_nics):
             own = dict(tags) if nic["kind"] == "Primary" else {}  # it alone gets the launch's
             self.nics[new_id("eni-")] = {"instance": iid, "tags": own, "zone": q["ZoneId"], "vswitch": q["VSwitchId"],
                                          "group": q["SecurityGroupId"], **nic}
@@ -545,10 +546,14 @@ class Alibaba(Gateway):
         del self.disks[q["DiskId"]]
 
     def do_DescribeNetworkInterfaces(self, q, _):
+        for one in self.instances.values():
+            one["alone"] -= 1
+        late = {iid for iid, one in self.instances.items() if one["alone"] >= 0}
         items = [{"NetworkInterfaceId": nid, "Status": "InUse" if one["instance"] else "Available", "ZoneId": one["zone"],
                   "InstanceId": one["instance"], "VSwitchId": one["vswitch"], "Tags": self.tag_list(one["tags"]),
                   "NetworkInterfaceTrafficMode": one["mode"], "Type": one["kind"], "NetworkInterfaceName": one.get("name", "")}
                  for nid, one in self.nics.items() if self.tagged(one["tags"], q) and
+                 (one["kind"] == "Primary" or one["instance"] not in late) and
                  q.get("Type", one["kind"]) == one["kind"] and q.get("NetworkInterfaceName", one.get("name", "")) == one.get("name", "")]
         return self.page("NetworkInterfaceSets", "NetworkInterfaceSet", items, q)
 

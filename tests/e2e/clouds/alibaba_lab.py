@@ -8,6 +8,12 @@ import alibaba
 import ec2
 
 
+def query(record):
+    """The parameters of a request, in its URL and its body."""
+    pairs = alibaba.parse_qsl(record["target"].partition("?")[2]) + alibaba.parse_qsl(record["body"])
+    return dict(pairs)
+
+
 def environment(cloud, state, **more):
     env = {k: v for k, v in os.environ.items()
            if not k.upper().startswith(("ALIBABA", "GPUPROV_", "AWS_")) and

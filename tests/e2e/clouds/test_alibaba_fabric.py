@@ -3,7 +3,7 @@
 and the interfaces that a node leaves behind."""
 import alibaba
 import pytest
-from alibaba_lab import Drive, environment, spec
+from alibaba_lab import Drive, environment, query, spec
 
 TWO = {"gpu": None, "offer": {"instance_type": "ecs.ebmgn8v.48xlarge"}, "bootstrap": {"fabric": "auto"}}  # interfaces
 
@@ -13,11 +13,6 @@ def cloud_fixture():
     with alibaba.Alibaba() as cloud:
         yield cloud
         assert not [r for r in cloud.log if r.get("status") == 500], "the stand-in itself failed"
-
-
-def query(record):
-    pairs = alibaba.parse_qsl(record["target"].partition("?")[2]) + alibaba.parse_qsl(record["body"])
-    return dict(pairs)
 
 
 @pytest.mark.parametrize("fabric, nodes, gpu, erdma", [
@@ -82,6 +77,15 @@ def test_interfaces_that_are_attached_late_get_their_tags(tmp_path, cloud):
     assert made.rc == 0 and all(n["tags"].get("gpuprov:owner") for n in cloud.nics.values()), made.text
     assert [r["rdma"] for r in made.of_kind("instance")] == [2, 2]
     assert "not attached" not in made.stderr
+
+
+def test_interfaces_of_others_get_no_tags(tmp_path, cloud):
+    """What the account attaches to each new instance is not the stack's."""
+    cloud.own_nics = [{"kind": "Secondary", "mode": "Standard", "name": "watch"}]
+    text = spec(tmp_path, **TWO)
+    made = Drive(environment(cloud, tmp_path), text, "create")
+    assert made.rc == 0 and "not attached" not in made.stderr, made.text
+    assert {n.get("name") == "watch": bool(n["tags"]) for n in cloud.nics.values()} == {True: False, False: True}
 
 
 @pytest.mark.parametrize("prepare, words", [

@@ -6,7 +6,7 @@ import time
 
 import alibaba
 import pytest
-from alibaba_lab import Drive, environment, spec
+from alibaba_lab import Drive, environment, query, spec
 
 
 @pytest.fixture(name="cloud")
@@ -14,11 +14,6 @@ def cloud_fixture():
     with alibaba.Alibaba() as cloud:
         yield cloud
         assert not [r for r in cloud.log if r.get("status") == 500], "the stand-in itself failed"
-
-
-def query(record):
-    pairs = alibaba.parse_qsl(record["target"].partition("?")[2]) + alibaba.parse_qsl(record["body"])
-    return dict(pairs)
 
 
 # --- offers ---
