@@ -374,10 +374,12 @@ static bool wants_rights(const struct create_req *req) {
     return any;
 }
 
-/* The first half of the nodes' right, before any of them exists. A role that does not fit is never accepted. */
-static int begin_rights(struct azure *a, const struct create_req *req, struct gp_error *err) {
+/* The first half of the nodes' right, before any of them exists. A role that does not fit is never accepted.
+ * *ret_begun: the second half may follow. */
+static int begin_rights(struct azure *a, const struct create_req *req, bool *ret_begun, struct gp_error *err) {
     struct gp_error why = {0};
     int r = azure_grants_begin(a, req->stack, role_of(req), &why);
+    *ret_begun = r == 0;
     if (r == 0 || (r != -GP_EUSAGE && azure_grants_may_lack(a, req->spec, &why))) return 0;
     if (err != NULL) *err = why;
     return r;
@@ -414,13 +416,13 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
                          .stack = req->stack,
                          .group = azure_group_name(req->stack->owner, req->stack->name),
                          .resent = age_s < provider_azure.replay_max_s};
-    bool together = false;
+    bool together = false, rights = wants_rights(req);
     int r = 0;
     if (req->replay == NULL) r = choose_fabric(a, req, &together, err);
     if (r == 0 && req->replay == NULL) r = azure_quota_check(a, req->offer, req->slot_count, err);
     if (r == 0 && req->replay == NULL)
         r = azure_network_ensure(a, req->stack, req->spec, req->offer, together, &c.at, err);
-    if (r == 0 && role_of(req) != NULL) r = begin_rights(a, req, err);
+    if (r == 0 && role_of(req) != NULL) r = begin_rights(a, req, &rights, err);
     a->slot_ops = (struct slot_ops){.provider = "azure",
                                     .settle_ms = provider_azure.settle_ms,
                                     .poll_ms = POLL_MS,
@@ -434,7 +436,7 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
     struct slot_create how = {
         .ops = &a->slot_ops, .ctx = &c, .account = a->subscription, .journal = a->journal, .cancel = a->cancel};
     if (r == 0) r = slot_create(&how, req, ret, err);
-    if (ret->list.len > 0 && r != -GP_ECANCELLED && r != -GP_EBILLED && wants_rights(req)) {
+    if (ret->list.len > 0 && r != -GP_ECANCELLED && r != -GP_EBILLED && rights) {
         struct gp_error why = {0};
         int given = give_rights(a, req, ret, &why);
         if (given != 0 && (r == 0 || given == -GP_EBILLED)) {

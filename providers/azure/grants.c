@@ -315,6 +315,13 @@ static int grant_end(struct granting *g, struct grant *t, struct gp_error *err) 
     return gp_wrap(err, "node %d may not delete itself (" ADVICE_GRANT ")", t->vm->slot);
 }
 
+/* The group's tag makes later lists look for assignments. It is written before the first one is requested. */
+static int announce(struct azure *a, const char *group, const char *role, struct gp_error *err) {
+    GP_AUTO_FREE char *id = xasprintf("/resourcegroups/%s", group);
+    GP_AUTO_JSON json_t *tags = json_pack("{s:s}", AZURE_ROLE_TAG, role);
+    return azure_tags_merge(a, id, tags, err);
+}
+
 static int granting_begin(struct granting *g, struct resource_list *machines, struct gp_error *err) {
     struct azure *a = g->a;
     GP_AUTO_AZURE_GROUP struct azure_group group = {0};
@@ -322,6 +329,7 @@ static int granting_begin(struct granting *g, struct resource_list *machines, st
     int r = azure_group_get(a, name, &group, err);
     if (r == 0 && (!group.exists || !str_eq(group.tags.uid, g->stack->uid)))
         r = gp_fail(err, GP_ENOTFOUND, "azure: the resource group '%s' of the stack is not there", name);
+    if (r == 0 && !group.grants) r = announce(a, name, "yes", err);
     if (r != 0) return r;
     g->region = xstrdup(group.region);
     for (size_t i = 0; i < machines->list.len; i++) {
@@ -370,13 +378,6 @@ int azure_grants_make(struct azure *a, const struct stack *stack, const struct s
 
 /* --- a launch --- */
 
-/* The group's tag makes later lists look for assignments. It is written before the first one is requested. */
-static int announce(struct azure *a, const char *group, const char *role, struct gp_error *err) {
-    GP_AUTO_FREE char *id = xasprintf("/resourcegroups/%s", group);
-    GP_AUTO_JSON json_t *tags = json_pack("{s:s}", AZURE_ROLE_TAG, role);
-    return azure_tags_merge(a, id, tags, err);
-}
-
 static int skip_item(void *ctx, const json_t *item, struct gp_error *err) {
     (void)ctx, (void)item, (void)err;
     return 0;
@@ -417,9 +418,7 @@ int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct
             resource_list_add(&late, k);
     }
     if (late.list.len == 0) return 0;
-    GP_AUTO_FREE char *group = azure_group_name(req->stack->owner, req->stack->name);
-    int r = announce(a, group, "yes", &e);
-    if (r == 0) r = azure_grants_make(a, req->stack, req->spec, &late, &e);
+    int r = azure_grants_make(a, req->stack, req->spec, &late, &e);
     for (size_t i = 0; i < late.list.len; i++)
         for (size_t k = 0; k < req->known->list.len; k++)
             if (strcmp(late.list.items[i].id, req->known->list.items[k].id) == 0)

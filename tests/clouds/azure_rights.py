@@ -11,6 +11,7 @@ from mock import Fault  # noqa: UP026 (the file beside this one)
 
 ROLE = "55555555-5555-4555-8555-555555555555"  # a role of nodes, as 'providers azure --policy --node' prints it
 WIDE = "66666666-6666-4666-8666-666666666666"  # one that allows more
+TAG = "gpuprov-role"  # of machines and of their group
 NODE = ["Microsoft.Compute/virtualMachines/read", "Microsoft.Compute/virtualMachines/delete"]
 
 

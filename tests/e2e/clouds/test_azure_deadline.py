@@ -153,6 +153,52 @@ def test_nodes_without_the_right_are_deleted_or_accepted(cloud, drive, rule, wor
     end(cloud, drive, **accepted)
 
 
+# requests of the first half of the right: the assignments are read, then the group gets its tag
+BEGIN = ["GET .*/resourceGroups/[^/]*/providers/Microsoft.Authorization/roleAssignments[?]", "PATCH .*/tags/default"]
+ACCEPTED = {"limits": {"ttl": "1h", "unattended": "accept"}}
+
+
+def begin_fails(cloud, at):
+    cloud.rule(at, "reply", times=1, status=403, obj={"error": {"code": "AuthorizationFailed",
+                                                               "message": "The client has no authorization."}})
+
+
+@pytest.mark.parametrize("at", BEGIN)
+def test_no_right_is_given_below_a_group_without_its_tag(cloud, drive, at):
+    """Later lists look for assignments only below a group with the tag: one made without it would stay for ever."""
+    begin_fails(cloud, at)
+    got = drive("create", **ACCEPTED)
+    assert got.rc == 0 and len(cloud.vms()) == 2, got.text
+    assert cloud.grants == {} and cloud.requests(PUT) == []
+    end(cloud, drive, **ACCEPTED)
+
+
+def test_a_launch_that_is_repeated_tags_the_group_before_the_right(cloud, drive):
+    """The run that could not tag the group is cut; the next one settles its launch, and gives the right."""
+    begin_fails(cloud, BEGIN[1])
+    cloud.rule("PUT .*/virtualMachines/[^/]*$", "drop_before", times=None)
+    got = drive("create", nodes=1, **ACCEPTED)
+    assert got.rc != 0 and cloud.vms() == [] and "open" in [i["state"] for i in got["intents"]], got.text
+    cloud.rules.clear()
+    assert drive("create", nodes=1, **ACCEPTED).rc == 0 and len(granted(cloud)) == 1
+    assert all(azure_rights.TAG in g["tags"] for g in cloud.groups.values())
+    end(cloud, drive, nodes=1, **ACCEPTED)
+
+
+def test_a_right_that_could_not_be_given_is_completed(cloud, run, tmp_path):
+    """`up` accepts its nodes without the right and warns; the next one may do everything, and `down` leaves nothing."""
+    path = spec(tmp_path, nodes=1, **ACCEPTED)
+    begin_fails(cloud, BEGIN[0])
+    assert "only 'gpuprov gc' ends nodes at azure" in run("up", path, code=6).err and cloud.grants == {}
+    assert run.json("status", "llm")["stacks"][0]["ends"] == "gc-only"
+    run("up", path, "--quiet", code=6)
+    assert len(granted(cloud)) == 1 and run.json("status", "llm")["stacks"][0]["ends"] == "guest"
+    forget(run)
+    run("down", path)
+    azure_lab.clean(cloud)
+    assert cloud.grants == {}
+
+
 def test_nodes_that_cannot_be_deleted_either_are_named(cloud, drive):
     """Azure refuses the assignment, then the deletion: the error states that nodes are billed, and the next step."""
     cloud.rule(PUT, "reply", times=None, status=403, obj=NO_RIGHT)
