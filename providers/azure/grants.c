@@ -13,6 +13,7 @@
 
 #define AT_ONCE 8
 #define READ_MS 5000
+#define RESEND_MS 1000 /* of a request whose reply was lost */
 #define ADVICE_GRANT "docs/azure.md, 'End of a node', has the rights that gpuprov needs for that"
 
 /* --- names and contents --- */
@@ -128,8 +129,10 @@ struct grant {
     struct resource made;
     bool intended; /* the intent is in the journal */
     bool accepted; /* Azure answered that the assignment exists */
+    bool maybe;    /* the reply of a request was lost: it may exist, whatever later ones returned */
     enum step step;
-    struct gp_error err; /* why it has no right yet */
+    struct gp_error err;     /* why it has no right yet */
+    struct gp_error refusal; /* of a request; the assignment is read once nevertheless */
 };
 
 struct granting {
@@ -236,7 +239,7 @@ static void machine_read(struct granting *g, struct grant *t, const struct rest_
 }
 
 /* A new identity reaches all parts of Azure within minutes: until then its assignment is refused as that of an unknown
- * principal. */
+ * principal. A refusal proves nothing of an earlier request whose reply was lost: then the assignment is read. */
 static void put_done(struct grant *t, const struct rest_result *res) {
     if (res->rc == 0) {
         t->accepted = true;
@@ -244,16 +247,29 @@ static void put_done(struct grant *t, const struct rest_result *res) {
         return;
     }
     t->err = res->err;
-    bool unknown = res->reply.sent && res->reply.code[0] == '\0'; /* the same request settles it */
-    if (!unknown && !may_heal(&res->err) && strcmp(res->reply.code, "PrincipalNotFound") != 0) t->step = REFUSED;
+    t->maybe = t->maybe || res->rc == -GP_EUNKNOWN; /* the same request settles it */
+    if (may_heal(&res->err) || strcmp(res->reply.code, "PrincipalNotFound") == 0) return;
+    bool may_exist = t->maybe || strcmp(res->reply.code, "RoleAssignmentExists") == 0;
+    t->step = may_exist ? READ_GRANT : REFUSED;
+    t->refusal = res->err;
 }
 
 static void grant_read(struct granting *g, struct grant *t, const struct rest_result *res) {
+    bool there = res->rc == 0 && res->reply.status != 404;
     gp_error_clear(&t->err);
-    if (res->rc != 0) t->err = res->err;
-    else if (res->reply.status == 404) gp_fail(&t->err, GP_EPROTO, "%s: Azure does not return it", t->what);
-    else if (azure_grant_is(g->a, res->reply.json, t->h.group, t->h.name, t->principal, t->role)) t->step = GRANTED;
-    else refuse(t, GP_EPROTO, "the role assignment that was read back is not the one that was requested");
+    if (there && azure_grant_is(g->a, res->reply.json, t->h.group, t->h.name, t->principal, t->role)) {
+        t->accepted = true;
+        t->step = GRANTED;
+    } else if (there) {
+        refuse(t, GP_EPROTO, "the role assignment that was read back is not the one that was requested");
+    } else if (t->refusal.code != GP_OK) {
+        t->err = t->refusal;
+        t->step = REFUSED;
+    } else if (res->rc != 0) {
+        t->err = res->err;
+    } else {
+        gp_fail(&t->err, GP_EPROTO, "%s: Azure does not return it", t->what);
+    }
 }
 
 /* One request for each that is not decided, side by side. Returns the pause before the next. */
@@ -271,7 +287,7 @@ static int64_t advance(struct granting *g) {
                                       .method = put ? "PUT" : "GET",
                                       .url = vm ? t->vm_url : t->url,
                                       .body = put ? t->body : NULL,
-                                      .flags = put ? 0 : REST_MISSING};
+                                      .flags = put ? REST_ONCE : REST_MISSING};
         of[n++] = t;
     }
     rest_call_many(&g->a->rest, calls, n, AT_ONCE, results);
@@ -280,7 +296,8 @@ static int64_t advance(struct granting *g) {
         if (before == READ_VM) machine_read(g, of[i], &results[i]);
         else if (before == PUT_GRANT) put_done(of[i], &results[i]);
         else grant_read(g, of[i], &results[i]);
-        pause = GP_MIN(pause, of[i]->step != before ? 0 : azure_retry_ms(&results[i].reply.headers, READ_MS));
+        int64_t own = results[i].rc == -GP_EUNKNOWN ? RESEND_MS : READ_MS;
+        pause = GP_MIN(pause, of[i]->step != before ? 0 : azure_retry_ms(&results[i].reply.headers, own));
         rest_reply_clear(&results[i].reply);
     }
     free(calls);
@@ -295,12 +312,13 @@ static bool is_open(const struct granting *g) {
     return false;
 }
 
-/* Ends its intent, and marks the machine. An assignment that exists is recorded, whether or not it can be read. */
+/* Ends its intent, and marks the machine. An assignment that exists is recorded, whether or not it can be read. While it
+ * may exist, the intent stays open: a list of the assignments settles it. */
 static int grant_end(struct granting *g, struct grant *t, struct gp_error *err) {
     struct gp_error e = t->err;
     int r = t->step == GRANTED ? 0 : e.code != GP_OK ? -(int)e.code : gp_fail(&e, GP_ECANCELLED, "cancelled");
     bool exists = t->accepted;
-    if (t->intended && (exists || t->step == REFUSED)) {
+    if (t->intended && (exists || (t->step == REFUSED && !t->maybe))) {
         struct gp_error j = {0};
         int done = cloud_thing_created(g->a->journal, &t->in, exists ? 0 : r, &t->made, &e, &j);
         if (exists && done == 0) done = cloud_thing_settle(g->a->journal, &t->made, t->name, &j);
@@ -402,6 +420,21 @@ bool azure_grants_may_lack(const struct azure *a, const struct spec *spec, const
     return true;
 }
 
+/* Ends the open intents of assignments that are listed: their requests have a known outcome now. */
+static int settle_listed(struct azure *a, const struct prepare_req *req, struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {
+        const struct resource *k = &req->known->list.items[i];
+        GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
+        if (k->kind != RES_GRANT || k->state == RES_GONE || !str_eq(k->provider, "azure") ||
+            !str_eq(k->uid, req->stack->uid) || !azure_handle_read(k->id, &h))
+            continue;
+        GP_AUTO_FREE char *name = azure_grant_name(a, h.uid, h.name);
+        r = cloud_thing_settle(a->journal, k, name, err);
+    }
+    return r;
+}
+
 /* Machines of a launch that was cut: the right that they were to have. */
 int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list late = {0};
@@ -417,8 +450,9 @@ int azure_grants_complete(struct azure *a, const struct prepare_req *req, struct
         if (k->kind == RES_INSTANCE && lives && !k->ends_itself && str_eq(k->provider, "azure"))
             resource_list_add(&late, k);
     }
-    if (late.list.len == 0) return 0;
-    int r = azure_grants_make(a, req->stack, req->spec, &late, &e);
+    int r = settle_listed(a, req, err);
+    if (r != 0 || late.list.len == 0) return r;
+    r = azure_grants_make(a, req->stack, req->spec, &late, &e);
     for (size_t i = 0; i < late.list.len; i++)
         for (size_t k = 0; k < req->known->list.len; k++)
             if (strcmp(late.list.items[i].id, req->known->list.items[k].id) == 0)

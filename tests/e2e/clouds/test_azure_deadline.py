@@ -2,9 +2,11 @@
 """Nodes at Azure that delete themselves at their deadline: the assignment of a role to the identity of each machine,
 its faults, its end, and the node's script at the stand-in's metadata service."""
 import base64
+import contextlib
 import json
 import os
 import pathlib
+import sqlite3
 import subprocess
 import time
 
@@ -116,6 +118,75 @@ def test_a_failure_that_heals_deletes_no_node(cloud, drive, pattern):
     assert got.rc == 0 and len(granted(cloud)) == 2, got.text
     assert not [r for r in cloud.requests("DELETE") if "virtualMachines" in r["target"]]
     end(cloud, drive)
+
+
+READ = "GET .*/roleAssignments/"
+UNREAD = {"status": 404, "headers": {"Retry-After": "0"}, "obj": {"error": {
+    "code": "RoleAssignmentNotFound", "message": "It is not found."}}}
+
+
+def lost_then_refused(cloud):
+    """The first request acts and its reply is lost; from the second one on it is refused."""
+    cloud.rule(PUT, "drop_after", times=1)
+    cloud.rule(PUT, "reply", times=None, status=403, obj=NO_RIGHT)
+
+
+def states(got):
+    return [i["state"] for i in got["intents"] if i["kind"] == "role-assignment"]
+
+
+def test_a_refusal_after_a_lost_reply_is_read_back(cloud, drive):
+    lost_then_refused(cloud)
+    got = drive("create", nodes=1, env={"GPUPROV_AZURE_ROLE_WAIT": "60"})
+    assert got.rc == 0 and len(granted(cloud)) == 1 and states(got) == ["done"], got.text
+    assert len(cloud.requests(PUT)) == 2
+    end(cloud, drive, nodes=1)
+
+
+@pytest.mark.parametrize("acted", [True, False])
+def test_a_refusal_after_a_lost_reply_proves_nothing(cloud, drive, acted):
+    """The assignment may exist, although Azure refuses it now and does not return it yet: its intent stays open."""
+    cloud.rule(PUT, "drop_after" if acted else "reply", times=1, status=500, obj={"error": {
+        "code": "InternalServerError", "message": "try again"}})
+    cloud.rule(PUT, "reply", times=None, status=403, obj=NO_RIGHT)
+    cloud.rule(READ, "reply", times=None, **UNREAD)
+    got = drive("create", nodes=1, env={"GPUPROV_AZURE_ROLE_WAIT": "60"})
+    assert got.rc != 0 and "right that docs/azure.md states" in got["message"] and got["resources"] == [], got.text
+    assert states(got) == ["open"] and len(cloud.grants) == acted, got.text
+    end(cloud, drive, nodes=1)
+
+
+def test_a_definite_refusal_ends_the_intent(cloud, drive):
+    cloud.rule(PUT, "reply", times=None, status=403, obj=NO_RIGHT)
+    got = drive("create", nodes=1)
+    assert got.rc != 0 and states(got) == ["failed"] and cloud.requests(READ) == [], got.text
+    end(cloud, drive, nodes=1)
+
+
+OPEN, DONE, GRANT = 0, 1, 13  # in the journal
+
+
+def intents(run):
+    """States of the intents of assignments."""
+    with contextlib.closing(sqlite3.connect(run.state / "journal.db")) as db:
+        return [row[0] for row in db.execute("SELECT state FROM intents WHERE kind=? ORDER BY id", (GRANT,))]
+
+
+def test_the_next_run_settles_a_right_that_may_exist(cloud, run, tmp_path):
+    """It is listed then: its open intent ends, and nothing is requested again."""
+    path = spec(tmp_path, nodes=1, **ACCEPTED)
+    lost_then_refused(cloud)
+    cloud.rule(READ, "reply", times=None, **UNREAD)
+    run.env["GPUPROV_AZURE_ROLE_WAIT"] = "60"
+    run("up", path, "--quiet", code=6)
+    assert intents(run) == [OPEN] and len(granted(cloud)) == 1
+    before = len(cloud.requests(PUT))
+    run("up", path, "--quiet", code=6)
+    assert intents(run) == [DONE] and len(cloud.requests(PUT)) == before
+    assert run.json("status", "llm")["stacks"][0]["ends"] == "guest"
+    run("down", path)
+    azure_lab.clean(cloud)
+    assert cloud.grants == {}
 
 
 def test_a_machine_that_lives_keeps_its_right(cloud, drive):
