@@ -4,6 +4,7 @@
  *
  * provider_drive PROVIDER SPEC VERB [ARG]
  *   open | offers | prepare | list
+ *   complete            prepares again with the listed resources, as `up` does for machines of an earlier run
  *   create [ATTEMPT]    claim, first offer, slots 0..nodes-1; on capacity the next offer, as err->scope
  *                       allows; an open intent of the journal is replayed first
  *   destroy             until the list is empty twice
@@ -49,6 +50,7 @@ static void put_resources(struct drive *d, const struct resource_list *l) {
                            "billed", r->billed, "uid", r->uid, "price", r->price_usd_per_h, "public_ip", r->public_ip,
                            "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s, "rdma", r->rdma));
         json_object_set_new(json_array_get(all, i), "reason", json_string(r->state_reason));
+        json_object_set_new(json_array_get(all, i), "ends_itself", json_boolean(r->ends_itself));
     }
     json_object_set_new(d->out, "resources", all);
 }
@@ -84,6 +86,16 @@ static int do_prepare(struct drive *d, struct gp_error *err) {
     struct prepare_req req = {.stack = &d->stack, .spec = d->spec};
     int r = d->ops->prepare(d->p, &req, err);
     if (r == 0) json_object_set_new(d->out, "uid", json_string(d->stack.uid));
+    return r;
+}
+
+static int do_complete(struct drive *d, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    int r = do_prepare(d, err);
+    if (r == 0) r = do_list(d, false, &known, err);
+    struct prepare_req req = {.stack = &d->stack, .spec = d->spec, .known = &known};
+    if (r == 0) r = d->ops->prepare(d->p, &req, err);
+    put_resources(d, &known);
     return r;
 }
 
@@ -214,6 +226,7 @@ static int run(struct drive *d, const char *verb, const char *arg, struct gp_err
     if (strcmp(verb, "open") == 0) return 0;
     if (strcmp(verb, "offers") == 0) return do_offers(d, err);
     if (strcmp(verb, "prepare") == 0) return do_prepare(d, err);
+    if (strcmp(verb, "complete") == 0) return do_complete(d, err);
     if (strcmp(verb, "destroy") == 0) return do_destroy(d, err);
     if (strcmp(verb, "bake") == 0) return do_bake(d, err);
     if (strcmp(verb, "images") == 0 || strcmp(verb, "unbake") == 0) return do_images(d, verb[0] == 'u', err);
@@ -235,9 +248,10 @@ int main(int argc, char **argv) {
     struct drive d = {.out = json_object()};
     struct gp_error err = {0};
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
-        fputs("usage: provider_drive PROVIDER SPEC open|offers|prepare|create|list|nodes|destroy|bake|images|unbake "
-              "[ATTEMPT]\n",
-              stderr);
+        fputs(
+            "usage: provider_drive PROVIDER SPEC open|offers|prepare|complete|create|list|nodes|destroy|bake|images|unbake "
+            "[ATTEMPT]\n",
+            stderr);
         return 2;
     }
     int r = one_stack_open(argv[2], &d.spec, &d.cancel, &d.state_dir, &d.journal, &err);

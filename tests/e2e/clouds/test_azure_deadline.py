@@ -309,6 +309,20 @@ def test_killed_while_launching(cloud, run, tmp_path, at):
     assert cloud.grants == {}
 
 
+def test_a_completed_right_is_reported(cloud, drive):
+    """What prepare completes it marks in the resources that it got, so that the bootstrap proves it."""
+    begin_fails(cloud, BEGIN[0])
+    assert drive("create", **ACCEPTED).rc == 0 and cloud.grants == {}
+    cloud.rule(PUT, "reply", times=1, status=403, obj=NO_RIGHT)  # of one node
+    got = drive("complete", **ACCEPTED)
+    assert got.rc == 0 and len(granted(cloud)) == 1, got.text
+    assert sorted(r["ends_itself"] for r in got["resources"] if r["kind"] == "instance") == [False, True]
+    got = drive("complete", **ACCEPTED)
+    assert got.rc == 0 and len(granted(cloud)) == 2, got.text
+    assert [r["ends_itself"] for r in got["resources"] if r["kind"] == "instance"] == [True, True]
+    end(cloud, drive, **ACCEPTED)
+
+
 def script_given(cloud):
     """Whether the user-data of each machine has the script with which it deletes itself."""
     text = base64.b64encode(SCRIPT.read_bytes()).decode()

@@ -6,6 +6,7 @@
 #include "engine/proof/watch.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/claim.h"
 #include "ssh_fixture.h"
 
 static bool rotates = true;
@@ -26,12 +27,23 @@ static int cloud_list(struct provider *p, const struct list_req *req, struct res
     return 0;
 }
 
+/* As a cloud does that gives a right to a machine of a launch that was cut. */
+static bool completes;
+static int cloud_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
+    (void)p;
+    (void)err;
+    for (size_t i = 0; completes && req->known != NULL && i < req->known->list.len; i++)
+        req->known->list.items[i].ends_itself = true;
+    return 0;
+}
+
 static struct provider_ops ops_aws = {.name = "aws",
                                       .spec = &aws_spec,
                                       .user_data = true,
                                       .boot_timeout_ms = 20000,
                                       .open = cloud_open,
                                       .close = cloud_close,
+                                      .prepare = cloud_prepare,
                                       .list = cloud_list};
 static int cloud_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     (void)env;
@@ -61,11 +73,13 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
 }
 /* In place of bootstrap/bootstrap.c: the node's story ends here. */
 static int64_t time_limit_ms; /* that the bootstrap had */
+static bool proves_its_end;   /* it was to prove that the node may end itself */
 int bootstrap_run(struct node_link *l, const struct bootstrap_req *req, struct bootstrap_result *ret,
                   struct gp_error *err) {
     (void)l;
     (void)ret;
     time_limit_ms = clock_left_ms(req->deadline_ms);
+    proves_its_end = req->ends_itself;
     return gp_fail(err, GP_EBOOTSTRAP, "far enough");
 }
 
@@ -323,6 +337,27 @@ static void test_bootstrap_ends_at_the_deadline(void **state) {
     end(&w);
 }
 
+/* A right that `up` completes after a cut counts only when the node has used it: its bootstrap has that step. */
+static void test_a_completed_right_is_proven(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    for (int given = 0; given <= 1; given++) {
+        struct gp_error err = {0};
+        struct world w;
+        begin(&w);
+        rotates = false;
+        completes = given == 1;
+        proves_its_end = !completes;
+        resource_set(&w.n->res.host_keys, fx.a.host_line);
+        if (claim_take(w.run, &err) != 0) fail_msg("%s", err.msg);
+        go(&w);
+        assert_string_equal(w.n->err.msg, "far enough");
+        assert_int_equal(proves_its_end, completes);
+        end(&w);
+    }
+    completes = false;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tag_before_first_contact),
@@ -334,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_way_has_its_form),
         cmocka_unit_test(test_address_of_a_lone_node),
         cmocka_unit_test(test_bootstrap_ends_at_the_deadline),
+        cmocka_unit_test(test_a_completed_right_is_proven),
     };
     return cmocka_run_group_tests_name("engine trust", tests, fx_setup, fx_teardown);
 }
