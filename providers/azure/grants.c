@@ -312,8 +312,8 @@ static bool is_open(const struct granting *g) {
     return false;
 }
 
-/* Ends its intent, and marks the machine. An assignment that exists is recorded, whether or not it can be read. While it
- * may exist, the intent stays open: a list of the assignments settles it. */
+/* Ends its intent, and marks the machine. An assignment that exists is recorded, whether or not it can be read. While
+ * it may exist, the intent stays open: a list of the assignments settles it. */
 static int grant_end(struct granting *g, struct grant *t, struct gp_error *err) {
     struct gp_error e = t->err;
     int r = t->step == GRANTED ? 0 : e.code != GP_OK ? -(int)e.code : gp_fail(&e, GP_ECANCELLED, "cancelled");
