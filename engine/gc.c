@@ -156,7 +156,7 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
 static void list_it(struct sweep *w) {
     struct list_req req = {.owner = w->p->owner, .stack = NULL, .regions = NULL};
     resource_list_clear(&w->all);
-    w->listed = look_list(w->run, w->p, &req, &w->all, NULL);
+    w->listed = look_list(w->run, &w->run->look, w->p, &req, &w->all, NULL);
     w->listed_ms = clock_ms();
 }
 

@@ -22,7 +22,7 @@ int images_at(struct run *run, struct provider *p, struct resource_list *ret, st
     struct list_req req = {.owner = p->owner, .images = true, .everywhere = true};
     struct coverage before = {0};
     coverage_merge(&before, &run->look.covered);
-    int r = look_list(run, p, &req, ret, err);
+    int r = look_list(run, &run->look, p, &req, ret, err);
     for (size_t i = 0; i < before.list.len; i++) { /* a place whose other resources were not read stays so */
         const struct look *l = &before.list.items[i];
         if (!l->checked) coverage_put(&run->look.covered, l->provider, l->region, l->owner, l->billed, &l->why);

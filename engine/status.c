@@ -152,7 +152,7 @@ static void search_one(void *ctx, size_t i) {
         coverage_put(&s->run->look.covered, s->ops->name, "", e->opts.owner, s->ops->billed, &why);
     if (s->r != 0) return;
     struct list_req req = {.owner = s->p->owner};
-    s->r = look_list(s->run, s->p, &req, &s->found, &why);
+    s->r = look_list(s->run, &s->run->look, s->p, &req, &s->found, &why);
     if (s->r == 0 && s->ops->images != NULL) s->r = images_at(s->run, s->p, &s->images, &why);
 }
 

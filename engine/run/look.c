@@ -2,13 +2,14 @@
 /* Lists the resources of a stack at the providers: chooses the places, separates resources with unreadable tags, and
  * records the places that were looked at. Every statement of absence or readiness depends on that record. Only the
  * watcher's poll and the search after Ctrl-C list by themselves, because they search for known ids and launches. One
- * thread at a time for one run. */
+ * thread at a time for one run_look. */
 #include "base/gp_base.h"
 
 #include "engine/run/look.h"
 
 #include "base/form.h"
 #include "engine/run/owner.h"
+#include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "model/tags.h"
 
@@ -58,18 +59,18 @@ int look_left_out(struct gp_error *err) {
     return r;
 }
 
-static void left_out(struct run *run, const char *provider, const char *region) {
+static void left_out(const struct run *run, struct run_look *look, const char *provider, const char *region) {
     const struct provider_ops *ops = provider_find(provider);
     struct gp_error why = {0};
     look_left_out(&why);
-    coverage_put(&run->look.covered, provider, region, run->owner, ops == NULL || ops->billed, &why);
+    coverage_put(&look->covered, provider, region, run->owner, ops == NULL || ops->billed, &why);
 }
 
 /* --- one list --- */
 
 /* The journal's resources of this owner and stack at this provider. */
-static int remembered(struct run *run, const char *provider, const struct list_req *req, struct resource_list *ret,
-                      struct gp_error *err) {
+static int remembered(const struct run *run, const char *provider, const struct list_req *req,
+                      struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     int r = journal_resources(run->e->journal, NULL, &all, err);
     for (size_t i = 0; i < all.list.len; i++) {
@@ -123,7 +124,7 @@ void look_drop_zero_price(struct resource *r) {
 }
 
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
-static void sort_out(struct run *run, const struct list_req *req, const char *account, struct resource_list *all,
+static void sort_out(struct run_look *look, const struct list_req *req, const char *account, struct resource_list *all,
                      struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
@@ -135,15 +136,15 @@ static void sort_out(struct run *run, const struct list_req *req, const char *ac
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && replaces_gone(ret, r)) continue;
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
-        else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&run->look.unreadable, r))
-            vec_push(&run->look.unreadable.list, *r);
+        else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&look->unreadable, r))
+            vec_push(&look->unreadable.list, *r);
         else resource_clear(r);
     }
     vec_free(&all->list);
 }
 
-int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,
-              struct gp_error *err) {
+int look_list(const struct run *run, struct run_look *look, struct provider *p, const struct list_req *wanted,
+              struct resource_list *ret, struct gp_error *err) {
     struct resource_list all = {0};
     struct coverage looked = {0};
     struct list_req req = *wanted;
@@ -162,16 +163,16 @@ int look_list(struct run *run, struct provider *p, const struct list_req *wanted
     if (limits_regions(run->e, name)) {
         named_regions(run->e, name, &regions);
         for (size_t i = 0; wanted->regions != NULL && i < wanted->regions->n; i++)
-            if (!strv_has(&regions, wanted->regions->v[i])) left_out(run, name, wanted->regions->v[i]);
+            if (!strv_has(&regions, wanted->regions->v[i])) left_out(run, look, name, wanted->regions->v[i]);
         req.regions = &regions;
         req.everywhere = false;
     }
     r = p->ops->list(p, &req, &all, &why);
     if (r != 0 && looked.list.len == 0 && r != -GP_ECANCELLED)
         coverage_put(&looked, name, "", p->owner, p->ops->billed, &why);
-    if (r != -GP_ECANCELLED) coverage_merge(&run->look.covered, &looked);
+    if (r != -GP_ECANCELLED) coverage_merge(&look->covered, &looked);
     coverage_clear(&looked);
-    sort_out(run, &req, p->account, &all, ret);
+    sort_out(look, &req, p->account, &all, ret);
     if (r != 0 && err != NULL) *err = why;
     return r;
 }
@@ -183,14 +184,15 @@ static void add_once(struct strv *to, const char *region) {
 }
 
 /* The spec's regions, the claim's, and those of what the journal knows, done or not. */
-static int known_regions(struct run *run, const char *provider, struct strv *ret, struct gp_error *err) {
+static int known_regions(const struct run *run, const struct run_look *look, const char *provider, struct strv *ret,
+                         struct gp_error *err) {
     for (size_t k = 0; run->spec != NULL && k < run->spec->offers.len; k++) {
         const struct spec_offer *o = &run->spec->offers.items[k];
         for (size_t i = 0; strcmp(o->provider, provider) == 0 && i < o->regions.n; i++) add_once(ret, o->regions.v[i]);
     }
     if (str_eq(run->stack.provider, provider)) add_once(ret, run->stack.region);
-    for (size_t i = 0; i < run->look.scope.n; i++)
-        if (str_eq(run->look.scope_provider, provider)) add_once(ret, run->look.scope.v[i]);
+    for (size_t i = 0; i < look->scope.n; i++)
+        if (str_eq(look->scope_provider, provider)) add_once(ret, look->scope.v[i]);
     if (run->stack.uid == NULL) return 0;
     GP_AUTO_RESOURCES struct resource_list known = {0};
     struct intent_list open = {0};
@@ -208,7 +210,8 @@ static int known_regions(struct run *run, const char *provider, struct strv *ret
 
 /* A claim's tag names all regions of its stack: it is written before anything is made in them. Of several
  * claims with one uid (somebody planted one) all regions count. */
-static void take_scope(struct run *run, const struct resource_list *seen, const char *provider) {
+static void take_scope(const struct run *run, struct run_look *look, const struct resource_list *seen,
+                       const char *provider) {
     GP_AUTO_STRV struct strv all = {0};
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
@@ -220,18 +223,19 @@ static void take_scope(struct run *run, const struct resource_list *seen, const 
         add_once(&all, r->region);
     }
     if (all.n == 0) return;
-    strv_clear(&run->look.scope);
-    strv_copy(&run->look.scope, &all);
-    free(run->look.scope_provider);
-    run->look.scope_provider = xstrdup(provider);
+    strv_clear(&look->scope);
+    strv_copy(&look->scope, &all);
+    free(look->scope_provider);
+    look->scope_provider = xstrdup(provider);
 }
 
 static bool in_scope(const void *ctx, const char *region) { return strv_has(ctx, region); }
 
 /* Whether every one of the regions was looked at; if not, *err has the reason. */
-static bool all_checked(const struct run *run, const char *provider, const struct strv *regions, struct gp_error *err) {
+static bool all_checked(const struct coverage *covered, const char *provider, const struct strv *regions,
+                        struct gp_error *err) {
     for (size_t i = 0; i < regions->n; i++) {
-        const struct look *l = coverage_find(&run->look.covered, provider, regions->v[i]);
+        const struct look *l = coverage_find(covered, provider, regions->v[i]);
         if (l != NULL && l->checked) continue;
         if (err != NULL && l != NULL) *err = l->why;
         return false;
@@ -240,21 +244,20 @@ static bool all_checked(const struct run *run, const char *provider, const struc
 }
 
 /* A region that matters and is missing from the list's coverage was not looked at: the whole list failed. */
-static void note_missing(struct run *run, const struct provider *p, const struct strv *regions,
+static void note_missing(struct coverage *covered, const struct provider *p, const struct strv *regions,
                          const struct gp_error *why) {
     struct gp_error silent = {0};
     gp_fail(&silent, GP_EPROTO, "%s did not list that region", p->ops->name);
     for (size_t i = 0; i < regions->n; i++)
-        if (coverage_find(&run->look.covered, p->ops->name, regions->v[i]) == NULL)
-            coverage_put(&run->look.covered, p->ops->name, regions->v[i], p->owner, p->ops->billed,
+        if (coverage_find(covered, p->ops->name, regions->v[i]) == NULL)
+            coverage_put(covered, p->ops->name, regions->v[i], p->owner, p->ops->billed,
                          why->code != GP_OK ? why : &silent);
 }
 
 /* Whether any place of this provider was looked at. */
-static bool any_checked(const struct run *run, const char *provider) {
-    for (size_t i = 0; i < run->look.covered.list.len; i++)
-        if (run->look.covered.list.items[i].checked && strcmp(run->look.covered.list.items[i].provider, provider) == 0)
-            return true;
+static bool any_checked(const struct coverage *covered, const char *provider) {
+    for (size_t i = 0; i < covered->list.len; i++)
+        if (covered->list.items[i].checked && strcmp(covered->list.items[i].provider, provider) == 0) return true;
     return false;
 }
 
@@ -273,16 +276,20 @@ bool look_is_seen(const struct run *run, const char *provider, const char *regio
 }
 
 /* No place of the provider counts as looked at. */
-static int unseen(struct run *run, const struct provider *p, const struct strv *regions, const struct gp_error *why,
-                  struct gp_error *err) {
-    coverage_drop(&run->look.covered, p->ops->name);
-    note_missing(run, p, regions, why);
-    coverage_put(&run->look.covered, p->ops->name, "", p->owner, p->ops->billed, why);
+static int unseen(struct coverage *covered, const struct provider *p, const struct strv *regions,
+                  const struct gp_error *why, struct gp_error *err) {
+    coverage_drop(covered, p->ops->name);
+    note_missing(covered, p, regions, why);
+    coverage_put(covered, p->ops->name, "", p->owner, p->ops->billed, why);
     if (err != NULL) *err = *why;
     return -(int)why->code;
 }
 
-int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err) {
+/* Lists the run's stack at the provider, in the regions of spec, claim and journal. If these may be incomplete (the
+ * journal did not know the stack, or its claim is not seen), it lists every region. Fails if one of the known
+ * regions, or every region, could not be looked at. look: of this provider alone. */
+static int look_for_stack(const struct run *run, struct run_look *look, struct provider *p, struct resource_list *seen,
+                          struct gp_error *err) {
     const char *name = p->ops->name;
     GP_AUTO_STRV struct strv regions = {0}, more = {0};
     struct gp_error why = {0};
@@ -290,39 +297,38 @@ int look_for_stack(struct run *run, struct provider *p, struct resource_list *se
                            .stack = run->stack.name,
                            .regions = &regions,
                            .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
-    coverage_drop(&run->look.covered, name); /* the earlier look is out of date */
-    int r = known_regions(run, name, &regions, &why);
+    int r = known_regions(run, look, name, &regions, &why);
     if (r == 0) r = account_check(run, p, NULL, &why);
-    if (r != 0) return unseen(run, p, &regions, &why, err);
-    bool scoped = str_eq(run->look.scope_provider, name);
+    if (r != 0) return unseen(&look->covered, p, &regions, &why, err);
+    bool scoped = str_eq(look->scope_provider, name);
     req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
-    r = look_list(run, p, &req, seen, &why);
+    r = look_list(run, look, p, &req, seen, &why);
     if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
-    take_scope(run, seen, name);
-    scoped = str_eq(run->look.scope_provider, name);
-    for (size_t i = 0; scoped && i < run->look.scope.n; i++)
-        if (!req.everywhere && !strv_has(&regions, run->look.scope.v[i])) strv_add(&more, run->look.scope.v[i]);
+    take_scope(run, look, seen, name);
+    scoped = str_eq(look->scope_provider, name);
+    for (size_t i = 0; scoped && i < look->scope.n; i++)
+        if (!req.everywhere && !strv_has(&regions, look->scope.v[i])) strv_add(&more, look->scope.v[i]);
     bool lost = !scoped && !req.everywhere && is_home(run, name); /* no claim where it should be */
     if (more.n > 0 || lost) {
         struct list_req rest = req;
         rest.regions = more.n > 0 ? &more : &regions;
         rest.everywhere = lost;
-        r = look_list(run, p, &rest, seen, &why);
+        r = look_list(run, look, p, &rest, seen, &why);
         if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
-        take_scope(run, seen, name);
-        scoped = str_eq(run->look.scope_provider, name);
+        take_scope(run, look, seen, name);
+        scoped = str_eq(look->scope_provider, name);
         for (size_t i = 0; i < more.n; i++) strv_add(&regions, more.v[i]);
     }
-    for (size_t i = 0; scoped && i < run->look.scope.n; i++) add_once(&regions, run->look.scope.v[i]);
+    for (size_t i = 0; scoped && i < look->scope.n; i++) add_once(&regions, look->scope.v[i]);
     if (r == 0) r = account_check(run, p, seen, &why);
-    if (r == -GP_EAUTH && p->account_is_key) return unseen(run, p, &regions, &why, err);
+    if (r == -GP_EAUTH && p->account_is_key) return unseen(&look->covered, p, &regions, &why, err);
     if (r == 0) gp_error_clear(&why);
-    note_missing(run, p, &regions, &why);
-    if (scoped) coverage_forget(&run->look.covered, name, in_scope, &regions);
+    note_missing(&look->covered, p, &regions, &why);
+    if (scoped) coverage_forget(&look->covered, name, in_scope, &regions);
     gp_error_clear(&why);
-    if (all_checked(run, name, &regions, &why) && any_checked(run, name)) return 0;
+    if (all_checked(&look->covered, name, &regions, &why) && any_checked(&look->covered, name)) return 0;
     if (why.code == GP_OK) {
-        const struct look *gap = coverage_gap(&run->look.covered);
+        const struct look *gap = coverage_gap(&look->covered);
         if (gap != NULL) why = gap->why;
         else if (limits_regions(run->e, name)) look_left_out(&why);
         else gp_fail(&why, GP_EINTERNAL, "the provider reported no place (req->looked is empty)");
@@ -388,21 +394,61 @@ static void keep_unseen(struct run *run, struct resource_list *before) {
     vec_free(&before->list);
 }
 
+/* The look at one provider, in a thread of its own. */
+struct looking {
+    const struct run *run;
+    struct provider *p;
+    struct run_look look; /* its own */
+    struct resource_list seen;
+    struct gp_error why;
+    int r;
+};
+
+/* Reads the run and changes nothing in it. */
+static void look_one(void *ctx, size_t i) {
+    struct looking *l = (struct looking *)ctx + i;
+    l->r = look_for_stack(l->run, &l->look, l->p, &l->seen, &l->why);
+}
+
+/* Moves what was found at one provider into the run. */
+static void take(struct run *run, struct looking *l, struct resource_list *seen) {
+    const char *name = l->p->ops->name;
+    struct resource_list *unreadable = &l->look.unreadable;
+    coverage_drop(&run->look.covered, name); /* the earlier look is out of date */
+    coverage_merge(&run->look.covered, &l->look.covered);
+    take_scope(run, &run->look, &l->seen, name);
+    for (size_t i = 0; i < l->seen.list.len; i++) vec_push(&seen->list, l->seen.list.items[i]);
+    vec_free(&l->seen.list);
+    for (size_t i = 0; i < unreadable->list.len; i++) vec_push(&run->look.unreadable.list, unreadable->list.items[i]);
+    vec_free(&unreadable->list);
+    run_look_clear(&l->look);
+}
+
+/* Lists at all providers side by side. The results, and the first error, are taken in the providers' order. */
 static int list_all(struct run *run, struct resource_list *seen, struct gp_error *err) {
-    for (size_t i = 0; i < run->providers.len; i++) {
-        struct provider *p = run->providers.items[i];
-        struct gp_error why = {0};
-        int r = look_for_stack(run, p, seen, &why);
-        if (r == 0 || (run->ending && r != -GP_ECANCELLED)) continue;
-        if (run->looking &&
-            r != -GP_ECANCELLED) { /* the places that were read are shown as read, the rest from the journal */
-            r = add_remembered(run, p->ops->name, seen, &why);
-            if (r == 0) continue;
-        }
-        if (err != NULL) *err = why;
-        return gp_wrap(err, "could not list the resources of '%s' at %s", run->stack.name, p->ops->name);
+    size_t n = run->providers.len;
+    struct looking *all = xcalloc(n + 1, sizeof *all);
+    int end = 0;
+    for (size_t i = 0; i < n; i++) {
+        all[i] = (struct looking){.run = run, .p = run->providers.items[i]};
+        strv_copy(&all[i].look.scope, &run->look.scope);
+        if (run->look.scope_provider != NULL) all[i].look.scope_provider = xstrdup(run->look.scope_provider);
     }
-    return 0;
+    pool_each(n, look_one, all);
+    for (size_t i = 0; i < n; i++) {
+        struct looking *l = &all[i];
+        take(run, l, seen);
+        if (end != 0 || l->r == 0 || (run->ending && l->r != -GP_ECANCELLED)) continue;
+        end = l->r;
+        if (run->looking && end != -GP_ECANCELLED) /* the places that were read are shown as read, the rest from the
+                                                      journal */
+            end = add_remembered(run, l->p->ops->name, seen, &l->why);
+        if (end == 0) continue;
+        if (err != NULL) *err = l->why;
+        end = gp_wrap(err, "could not list the resources of '%s' at %s", run->stack.name, l->p->ops->name);
+    }
+    free(all);
+    return end;
 }
 
 int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *err) {

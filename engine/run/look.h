@@ -7,16 +7,14 @@
 
 /* A price of 0 of a machine that costs money is one that the cloud does not know: sets it to not known. */
 void look_drop_zero_price(struct resource *r);
-/* Calls p->list for this run and updates run->look. ret gets, once each, the resources with readable tags of the
- * wanted owner and stack. On an error ret has the resources that were seen. */
-int look_list(struct run *run, struct provider *p, const struct list_req *wanted, struct resource_list *ret,
-              struct gp_error *err);
-/* Lists the run's stack at the provider, in the regions of spec, claim and journal. If these may be incomplete (the
- * journal did not know the stack, or its claim is not seen), it lists every region. Fails if one of the known
- * regions, or every region, could not be looked at. */
-int look_for_stack(struct run *run, struct provider *p, struct resource_list *seen, struct gp_error *err);
-/* look_for_stack at every open provider. When ending, a provider that cannot be listed is only recorded in
- * run->look.covered. */
+/* Calls p->list for this run and updates the look, which is the run's own or that of one of several providers that are
+ * listed side by side. ret gets, once each, the resources with readable tags of the wanted owner and stack. On an error
+ * ret has the resources that were seen. Reads the run and changes nothing in it. */
+int look_list(const struct run *run, struct run_look *look, struct provider *p, const struct list_req *wanted,
+              struct resource_list *ret, struct gp_error *err);
+/* Lists the run's stack at every open provider, side by side, in the regions of spec, claim and journal, or in every
+ * region where these may be incomplete. The results are in the providers' order. When ending, a provider that cannot be
+ * listed is only recorded in run->look.covered. */
 int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *err);
 /* Whether --in includes the place; region "": any region of the provider. */
 bool look_allows(const struct engine *e, const char *provider, const char *region);

@@ -41,8 +41,8 @@ static int open_remembered(struct run *run, bool *ret_any, struct gp_error *err)
 
 /* The question to one provider. */
 struct question {
-    struct run *run;
-    struct run *mine; /* its look is this question's: look_list may run for one run in one thread only */
+    const struct run *run;
+    struct run_look look; /* its own */
     const struct provider_ops *ops;
     struct provider *p; /* NULL: it did not open */
     bool has;           /* a stack of this name, for the provider's own owner */
@@ -57,13 +57,13 @@ struct questions {
 static void has_it(struct question *q) {
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     struct list_req req = {.owner = q->p->owner, .stack = q->run->stack.name, .regions = NULL};
-    q->r = look_list(q->mine, q->p, &req, &seen, &q->why);
+    q->r = look_list(q->run, &q->look, q->p, &req, &seen, &q->why);
     for (size_t i = 0; i < seen.list.len; i++) /* a listed resource exists, even if the list is incomplete */
         if (seen.list.items[i].state != RES_GONE) {
             q->has = true;
             strv_add(&q->uids, seen.list.items[i].uid);
         }
-    q->has = q->has || q->mine->look.unreadable.list.len > 0;
+    q->has = q->has || q->look.unreadable.list.len > 0;
 }
 
 /* In a thread of its own: providers are slow and independent. */
@@ -73,28 +73,17 @@ static void ask_one(void *ctx, size_t i) {
     const char *owner = q->run->e->opts.owner;
     if (q->p == NULL) q->r = run_provider_open(q->run, q->ops, owner, &q->p, &q->why);
     if (q->r == 0) has_it(q);
-    else if (q->r != -GP_ECANCELLED)
-        coverage_put(&q->mine->look.covered, q->ops->name, "", owner, q->ops->billed, &q->why);
-}
-
-static int question_add(struct run *run, const struct provider_ops *ops, struct questions *to, struct gp_error *err) {
-    struct question q = {.run = run, .ops = ops, .p = run_provider_opened(run, ops->name)};
-    int r = run_open(run->e, run->spec, run->stack.name, &q.mine, err);
-    if (r != 0) return r;
-    q.mine->ending = run->ending;
-    q.mine->looking = run->looking;
-    vec_push(&to->list, q);
-    return 0;
+    else if (q->r != -GP_ECANCELLED) coverage_put(&q->look.covered, q->ops->name, "", owner, q->ops->billed, &q->why);
 }
 
 /* Moves what was found into the run. */
 static void take_answer(struct run *run, struct question *q) {
-    struct resource_list *unreadable = &q->mine->look.unreadable;
+    struct resource_list *unreadable = &q->look.unreadable;
     if (q->p != NULL && run_provider_opened(run, q->ops->name) == NULL) vec_push(&run->providers, q->p);
-    coverage_merge(&run->look.covered, &q->mine->look.covered);
+    coverage_merge(&run->look.covered, &q->look.covered);
     for (size_t i = 0; i < unreadable->list.len; i++) vec_push(&run->look.unreadable.list, unreadable->list.items[i]);
     vec_free(&unreadable->list);
-    run_close(q->mine);
+    run_look_clear(&q->look);
 }
 
 /* The provider that has the stack, or NULL: there are two, and err names them. */
@@ -123,15 +112,15 @@ static int choose_holder(const struct run *run, const struct questions *all, str
  * differ. *ret_holder: the provider that has the stack, or NULL. */
 static int ask_all(struct run *run, struct provider **ret_holder, struct gp_error *err) {
     struct questions all = {0};
-    int r = 0;
-    for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
+    for (size_t i = 0; provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
-        /* existing hosts: nothing can be found without a spec */
-        if (!ops->lent && look_allows(run->e, ops->name, "")) r = question_add(run, ops, &all, err);
+        if (ops->lent || !look_allows(run->e, ops->name, "")) continue; /* hosts: nothing is found without a spec */
+        struct question q = {.run = run, .ops = ops, .p = run_provider_opened(run, ops->name)};
+        vec_push(&all.list, q);
     }
-    if (r == 0) pool_each(all.list.len, ask_one, &all);
+    pool_each(all.list.len, ask_one, &all);
     for (size_t i = 0; i < all.list.len; i++) take_answer(run, &all.list.items[i]);
-    if (r == 0) r = choose_holder(run, &all, ret_holder, err);
+    int r = choose_holder(run, &all, ret_holder, err);
     for (size_t i = 0; i < all.list.len; i++) strv_clear(&all.list.items[i].uids);
     vec_free(&all.list);
     return r;

@@ -35,6 +35,15 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
     return 0;
 }
 
+void run_look_clear(struct run_look *look) {
+    coverage_clear(&look->covered);
+    resource_list_clear(&look->unreadable);
+    strv_clear(&look->scope);
+    free(look->scope_provider);
+    free(look->said_gaps);
+    *look = (struct run_look){0};
+}
+
 void run_close(struct run *run) {
     if (run == NULL) return;
     assert(run->watch == NULL); /* work.c stops it */
@@ -43,11 +52,7 @@ void run_close(struct run *run) {
     vec_free(&run->providers);
     offer_list_clear(&run->offers);
     resource_list_clear(&run->others);
-    coverage_clear(&run->look.covered);
-    resource_list_clear(&run->look.unreadable);
-    strv_clear(&run->look.scope);
-    free(run->look.scope_provider);
-    free(run->look.said_gaps);
+    run_look_clear(&run->look);
     stack_clear(&run->stack);
     spec_changes_clear(&run->changes);
     secret_clear(&run->login.key);

@@ -35,7 +35,7 @@ static struct {
     struct refusal no_offers[4];                             /* answer to offers, by the spec's entry */
     int creates, lose_reply_at, list_lag, lists, gone_after; /* gone_after: lists until STOPPING ends */
     int max_count[3];                                        /* of the offers, by zone; 0: unknown */
-    bool opens_meet;                                         /* as queries do (meeting) */
+    bool opens_meet, lists_meet;                             /* as queries do (meeting) */
     bool looks_nowhere;                                      /* its lists fill no `looked` */
     bool list_fails, open_fails, no_credentials;             /* no_credentials: why open fails */
     enum gp_code list_code;                                  /* of list_fails; 0: GP_EAUTH */
@@ -321,7 +321,8 @@ static void fake_looked(struct provider *p, const struct list_req *req) {
         coverage_put(req->looked, "aws", req->regions->v[i], req->owner, true, NULL);
 }
 
-static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
+static int list_things(struct provider *p, const struct list_req *req, struct resource_list *ret,
+                       struct gp_error *err) {
     bool other = p->ops == &provider_local;
     if (other && cloud.other_list_fails) return gp_fail(err, GP_EENDPOINT, "it does not answer");
     if (!other) cloud.lists++;
@@ -346,6 +347,16 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
     fake_looked(p, req);
     if (!other && cloud.list_is_partial) return gp_fail(err, GP_EAUTH, "r9 is not for you");
     return 0;
+}
+
+/* Both providers are listed at the same time, and there is one cloud. */
+static int fake_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (cloud.lists_meet) meet();
+    pthread_mutex_lock(&lock);
+    int r = list_things(p, req, ret, err);
+    pthread_mutex_unlock(&lock);
+    return r;
 }
 
 static int fake_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {

@@ -5,6 +5,7 @@
 
 #include "engine_cloud.h"
 
+#include "engine/run/look.h"
 #include "providers/provider.h"
 
 #define BOTH "offers: [{provider: aws}, {provider: local}]\n"
@@ -186,6 +187,87 @@ static void test_providers_are_opened_side_by_side(void **state) {
     run_close(run);
 }
 
+/* "aws/i-0 local/n-0 ", which provider is looked at or not, and the error. */
+static char *look_text(struct run *run, int want) {
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    struct gp_error err = {0};
+    struct str out = {0};
+    GP_AUTO_STR struct str looked = {0}, gaps = {0};
+    int r = look_for_run(run, &seen, &err);
+    if (r != want) fail_msg("%d instead of %d: %s", r, want, err.msg);
+    for (size_t i = 0; i < seen.list.len; i++)
+        str_addf(&out, "%s/%s ", seen.list.items[i].provider, seen.list.items[i].id);
+    coverage_text(&run->look.covered, true, 6, &looked);
+    coverage_text(&run->look.covered, false, 6, &gaps);
+    str_addf(&out, "| %s | %s | %s", looked.len > 0 ? looked.s : "", gaps.len > 0 ? gaps.s : "", err.msg);
+    return out.s;
+}
+
+/* Every verb lists the clouds of a stack at once. Resources, places and the error are in the clouds' order, whichever
+ * answers first. */
+static void test_providers_are_listed_side_by_side(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, LISTED);
+    if (launch(f, &err) != 0) fail_msg("%s", err.msg);
+    const char *uid = f->run->stack.uid;
+    resource_set(&add_of(RES_INSTANCE, "n-0", 0, "me", "t", uid, 0)->provider, "local");
+    static const struct {
+        bool fails, other_fails, ending;
+        enum gp_code code; /* of the first provider's failure */
+        int want;
+        const char *text;
+    } cases[] = {
+        {.text = "aws/sg-1 aws/i-0 aws/i-1 local/n-0 | aws r1, r2 (owner me); local here (owner me) |  | "},
+        {.fails = true,
+         .other_fails = true,
+         .want = -GP_EAUTH,
+         .text = "|  | aws r1, r2; local | could not list the resources of 't' at aws: no credentials"},
+        {.fails = true, .other_fails = true, .ending = true, .text = "|  | aws r1, r2; local | "},
+        {.other_fails = true,
+         .want = -GP_EENDPOINT,
+         .text = "aws/sg-1 aws/i-0 aws/i-1 | aws r1, r2 (owner me) | local | could not list the resources of 't' at "
+                 "local: it does not answer"},
+        {.fails = true, .ending = true, .text = "local/n-0 | local here (owner me) | aws r1, r2 | "},
+        {.fails = true,
+         .ending = true,
+         .code = GP_ECANCELLED,
+         .want = -GP_ECANCELLED,
+         .text = "local/n-0 | local here (owner me) |  | could not list the resources of 't' at aws: cancelled"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        meeting.together = 0;
+        cloud.lists_meet = meeting.on = true;
+        cloud.list_fails = cases[i].fails;
+        cloud.list_code = cases[i].code;
+        cloud.other_list_fails = cases[i].other_fails;
+        f->run->ending = cases[i].ending;
+        GP_AUTO_FREE char *got = look_text(f->run, cases[i].want);
+        if (strcmp(got, cases[i].text) != 0) fail_msg("%zu: %s", i, got);
+        assert_int_equal(meeting.together, 2);
+    }
+    cloud.list_fails = cloud.other_list_fails = false;
+    f->run->ending = false;
+
+    struct plan plan = {0}; /* every node is there: the verbs list, and query no offer */
+    struct stack_view_list views = {0};
+    struct down_result down = {0};
+    meeting.together = 0;
+    if (engine_plan(f->e, f->spec, &plan, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(meeting.together, 2);
+    plan_clear(&plan);
+    meeting.together = 0;
+    if (engine_status(f->e, NULL, f->spec, true, &views, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(meeting.together, 2);
+    stack_view_list_clear(&views);
+    meeting.together = 0;
+    if (engine_down(f->e, &(struct down_req){.spec = f->spec, .yes = true}, &down, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(meeting.together, 2);
+    assert_int_equal(alive(), 0);
+    down_result_clear(&down);
+    cloud.lists_meet = meeting.on = false;
+}
+
 /* What a refusal rules out, and where the launch goes next: to the other provider at the latest. */
 static void test_failover_over_clouds(void **state) {
     struct fixture *f = *state;
@@ -249,6 +331,7 @@ int main(void) {
         T(test_a_plan_ranks_over_currencies),
         T(test_providers_are_asked_side_by_side),
         T(test_providers_are_opened_side_by_side),
+        T(test_providers_are_listed_side_by_side),
         T(test_failover_over_clouds),
         T(test_no_cloud_has_room),
         T(test_a_cloud_without_credentials_is_skipped),
