@@ -17,7 +17,7 @@ import time
 import uuid
 from urllib.parse import parse_qsl
 
-from alibaba_gate import API, Gateway, check_reply, check_request, fault, interfaces, new_id, now_text
+from alibaba_gate import API, Gateway, check_reply, fault, interfaces, new_id, now_text
 from mock import Fault  # noqa: UP026
 
 REGION = "ap-southeast-1"
@@ -51,7 +51,6 @@ class Alibaba(Gateway):
     leave_nics = False     # and its interfaces beside the primary one
     late_nics = 0          # so many lists of instances or interfaces do not show these yet
     own_nics = ()          # interfaces of the account that each new instance gets: {"kind", "mode", "name"}
-    any_case_bool = False  # the Python SDK sends True and False
     order_ids = True       # RunInstances returns ids in the order of the names
 
     def __init__(self, **how):
@@ -102,8 +101,7 @@ class Alibaba(Gateway):
             self.authorize(method, "/", pairs, headers, body)
         if body and headers.get("content-type") != "application/x-www-form-urlencoded":
             raise fault(400, "InvalidParameter", "a body of the type %r" % headers.get("content-type"))
-        q = check_request(action, headers.get("x-acs-version"), pairs + parse_qsl(body.decode(), keep_blank_values=True),
-                          self.any_case_bool)
+        q = self.described(action, headers.get("x-acs-version"), pairs + parse_qsl(body.decode(), keep_blank_values=True))
         self.settle_some()
         if "RegionId" in q and q["RegionId"] != REGION and action not in ("DescribeRegions",):
             reply = self.elsewhere(action)

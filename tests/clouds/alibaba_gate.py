@@ -151,17 +151,31 @@ class Gateway(Mock):
     account = "1234567890123456"
     role_expiry = 3600
     oidc_token = "oidc-token"
+    any_case_bool = False  # the Python SDK sends True and False
 
     def __init__(self, **how):
         self.keys = {"LTAItest": {"secret": "test-secret", "token": None,
                                   "arn": "acs:ram::%s:user/gpu/tester" % self.account}}
-        self.nonces, self.clock = set(), 0
+        self.nonces, self.clock, self.refused = set(), 0, []
         super().__init__(**how)
 
     def now(self):
         return time.time() + self.clock
 
+    def sound(self):
+        """True, or the requests that the description does not have and the faults of the stand-in itself."""
+        with self.lock:
+            return (self.refused + [r["target"] for r in self.log if r.get("status") == 500]) or True
+
     # --- requests ---
+
+    def described(self, action, version, pairs):
+        """The parameters. A request that the description does not have is kept: gpuprov goes on without some replies."""
+        try:
+            return check_request(action, version, pairs, self.any_case_bool)
+        except Fault as e:
+            self.refused.append("%s: %s" % (action, e.obj["Message"]))
+            raise
 
     def serve(self, handler, headers, body):
         action = headers.get("x-acs-action")

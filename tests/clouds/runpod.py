@@ -45,15 +45,35 @@ def once(pairs):
     return dict(pairs)
 
 
+def parts(s):
+    """A schema whose members and entries are closed, itself not: it can be a part of another one."""
+    if isinstance(s, list):
+        return [parts(one) for one in s]
+    if not isinstance(s, dict):
+        return s
+    return {k: {n: closed(one) for n, one in v.items()} if k == "properties" else
+            closed(v) if k in ("items", "additionalProperties") else parts(v) for k, v in s.items()}
+
+
+def closed(s):
+    """The schema of a value, of which a member that it does not describe is refused."""
+    out = parts(s)
+    if isinstance(out, dict) and {"$ref", "properties", "allOf", "anyOf", "oneOf"} & out.keys():
+        out["unevaluatedProperties"] = False
+    return out
+
+
 class Gate:
     """Refuses what the description does not have, in requests and in the mock's own replies."""
 
     def __init__(self, api):
-        self.api = api
+        self.api, self.schemas = api, {name: parts(s) for name, s in api["schemas"].items()}
+
+    def _validator(self, schema):
+        return jsonschema.Draft202012Validator({**closed(schema), "schemas": self.schemas})
 
     def validate(self, schema, value, what):
-        whole = {**schema, "schemas": self.api["schemas"]}
-        errors = [e.message for e in jsonschema.Draft202012Validator(whole).iter_errors(value)]
+        errors = [e.message for e in self._validator(schema).iter_errors(value)]
         assert not errors, (what, errors[:3], value)
 
     def operation(self, method, path):
@@ -68,11 +88,9 @@ class Gate:
         for name, text in query.items():
             schema = known.get(name, {}).get("schema", {})
             value = {"integer": int, "array": lambda t: t.split(",")}.get(schema.get("type"), str)(text)
-            whole = {**schema, "schemas": self.api["schemas"]}
-            wrong += [f"query.{name}: {e.message}" for e in jsonschema.Draft202012Validator(whole).iter_errors(value)]
+            wrong += [f"query.{name}: {e.message}" for e in self._validator(schema).iter_errors(value)]
         if "body" in op:
-            whole = {**op["body"], "schemas": self.api["schemas"]}
-            wrong += [f"$: {e.message}" for e in jsonschema.Draft202012Validator(whole).iter_errors(body)]
+            wrong += [f"$: {e.message}" for e in self._validator(op["body"]).iter_errors(body)]
         elif body is not None:
             wrong.append("$: no body is expected")
         if wrong:
@@ -132,7 +150,7 @@ class RunPod(Mock):
         self.place_after = self.run_after = self.lag = self.refuse_placed = 0
         self.stock = dict.fromkeys(CENTERS, "HIGH")
         self.gpus = list(GPUS)
-        self.faults = []  # of the mock itself, and replies that the description does not have
+        self.faults = []  # requests and replies that the description does not have
 
     @property
     def pods(self):
@@ -153,7 +171,11 @@ class RunPod(Mock):
                 raise problem(401, "Unauthorized", "invalid bearer token")
             query = dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
             data = json.loads(body, object_pairs_hook=once) if body else None
-            self.gate.request(op, query, data)
+            try:
+                self.gate.request(op, query, data)
+            except Fault as fault:
+                self.faults.append(f"{method} {target}: {fault.obj['errors']}")
+                raise
             status, reply = self.answer(method, url.path, query, data)
         except Fault as fault:
             self.gate.validate({"$ref": "#/schemas/ErrorResponse"}, fault.obj, "an error")

@@ -105,9 +105,6 @@ class HostedAlibaba(Alibaba):
         self.instances[iid]["off"] = True  # it is billed until it is released
         return "stopped"
 
-    def sound(self):
-        return True  # what the description does not have is refused, and the test fails
-
 
 class HostedAzure(Azure):
     provider, offer, limits = "azure", "{provider: azure, regions: [eastus]}", "unattended: accept"

@@ -16,7 +16,7 @@ from alibabacloud_tea_openapi.utils_models import Config
 def cloud_fixture():
     with alibaba.Alibaba() as cloud:
         yield cloud
-        assert not [r for r in cloud.log if r.get("status") == 500], "the stand-in itself failed"
+        assert cloud.sound() is True
 
 
 def client(cloud):
