@@ -204,6 +204,31 @@ static void test_killed(void **state) {
     }
 }
 
+/* async_failure: the cloud accepts the whole gang, and then has no room. gang_partial: it has room for one node of two.
+ * create fails as capacity or quota, and no launch stays open. A node that is left is in the journal. */
+static void test_no_room(void **state) {
+    (void)state;
+    begin();
+    struct gp_error e = {0};
+    struct create_req req = request(&w.offers.list.items[0], NULL);
+    int r = w.ops->create(w.p, &req, &w.made, &e);
+    if (r != -GP_ECAPACITY && r != -GP_EQUOTA) fail_msg("create: %d %s [%s]", r, e.msg, e.detail);
+    struct intent_list open = {0};
+    assert_int_equal(open_launches(&open), 0);
+    GP_AUTO_RESOURCES struct resource_list seen = {0}, kept = {0};
+    OK(journal_resources(w.journal, w.stack.uid, &kept, err));
+    list_nodes(w.p, 0, &seen);
+    size_t left = 0;
+    for (size_t i = 0; i < seen.list.len; i++) {
+        const struct resource *one = &seen.list.items[i];
+        if (one->kind != node_kind() || one->state == RES_GONE || one->state == RES_STOPPING) continue;
+        assert_string_equal(by_slot(&kept, one->slot)->id, one->id);
+        left++;
+    }
+    assert_true(left <= 1);
+    end();
+}
+
 /* From here on the cloud refuses what the case says. */
 static void begin_refusals(void) {
     const char *flag = getenv("GPUPROV_CONTRACT_FLAG");
@@ -213,7 +238,8 @@ static void begin_refusals(void) {
 
 static void end_refusals(void) { assert_int_equal(unlink(getenv("GPUPROV_CONTRACT_FLAG")), 0); }
 
-/* A list that is refused is never "no machines": it is an error, or no region counts as read. */
+/* A list that is refused, or whose reply is a success without a list, is never "no machines": it is an error, and no region
+ * counts as read. */
 static void test_list_refused(void **state) {
     (void)state;
     begin();
@@ -253,11 +279,14 @@ static void test_destroy_refused(void **state) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "__holder") == 0) return local_holder_main(argc - 1, argv + 1);
     const struct CMUnitTest tests[] = {
+        {"async_failure", test_no_room, NULL, NULL, NULL},
         {"destroy_refused", test_destroy_refused, NULL, NULL, NULL},
         {"gang_cut", test_story, NULL, NULL, NULL},
+        {"gang_partial", test_no_room, NULL, NULL, NULL},
         {"killed", test_killed, NULL, NULL, NULL},
         {"late_address", test_late_address, NULL, NULL, NULL},
         {"late_list", test_late_list, NULL, NULL, NULL},
+        {"list_hollow", test_list_refused, NULL, NULL, NULL},
         {"list_refused", test_list_refused, NULL, NULL, NULL},
         {"lost_reply", test_story, NULL, NULL, NULL},
         {"paged", test_story, NULL, NULL, NULL},

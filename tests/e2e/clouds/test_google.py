@@ -10,7 +10,8 @@ import pytest
 
 BUILD = pathlib.Path(os.environ.get("B", pathlib.Path(__file__).resolve().parents[3] / "build"))
 PROGRAM = os.environ.get("GPUPROV_BIN", str(BUILD / "gpuprov"))
-CASES = ["gang_cut", "killed", "late_address", "late_list", "lost_reply", "paged", "throttled"]
+CASES = ["async_failure", "destroy_refused", "gang_cut", "gang_partial", "killed", "late_address", "late_list", "list_hollow",
+         "list_refused", "lost_reply", "paged", "throttled"]
 
 
 def write_spec(folder, **more):
@@ -30,7 +31,8 @@ def environment(cloud, folder, **more):
 
 
 def contract(cloud, folder, spec, case=None):
-    env = dict(environment(cloud, folder), GPUPROV_CONTRACT="google", GPUPROV_CONTRACT_SPEC=str(spec))
+    env = dict(environment(cloud, folder), GPUPROV_CONTRACT="google", GPUPROV_CONTRACT_SPEC=str(spec),
+               GPUPROV_CONTRACT_FLAG=str(pathlib.Path(folder) / "flag"))
     program, name = "test_provider", "test_create"
     if case is not None:
         program, name = "test_provider_faults", case
@@ -64,11 +66,18 @@ def test_contract(cloud, tmp_path, market):
     contract(cloud, tmp_path, write_spec(tmp_path, offer={"market": market}))
 
 
-def make_bad(cloud, case):
-    """Makes the cloud behave as the case says."""
+def make_bad(cloud, case, flag):
+    """Makes the cloud behave as the case says. flag: while this file is there, it refuses."""
+    denied = {"times": None, "when": str(flag), "status": 403,
+              "obj": google_cloud.error(403, "forbidden", "Required permission is missing").obj}
+
     def without_one(reply):
         return dict(reply, items=reply.get("items", [])[:1])
-    if case == "gang_cut":
+    if case == "async_failure":
+        cloud.capacity = dict.fromkeys(("us-central1-a", "us-central1-b"), 0)
+    elif case == "gang_partial":  # and Google leaves the one that it has made
+        cloud.capacity, cloud.leave = dict.fromkeys(("us-central1-a", "us-central1-b"), 1), True
+    elif case == "gang_cut":
         cloud.rule("POST .*bulkInsert", "edit", change=lambda reply: {"kind": "compute#operation", "status": "DONE"})
         cloud.rule("GET .*/zones/[^/]*/instances[?]", "edit", times=2, change=without_one)
     elif case == "late_address":
@@ -80,6 +89,12 @@ def make_bad(cloud, case):
         cloud.rule("POST .*bulkInsert", "drop_after").rule("POST .*/global/firewalls", "drop_after")
     elif case == "paged":
         cloud.page = 1
+    elif case == "destroy_refused":
+        cloud.rule("DELETE .*/instances/", "reply", **denied)
+    elif case == "list_hollow":
+        cloud.rule("GET .*/aggregated/instances", "reply", times=None, when=str(flag), status=200, obj={"success": False})
+    elif case == "list_refused":
+        cloud.rule("GET .*/aggregated/instances", "reply", **denied)
     elif case == "throttled":
         refused = google_cloud.error(403, "rateLimitExceeded", "Rate Limit Exceeded")
         cloud.rule("/compute/v1/", "reply", times=None, every=3, status=403, obj=refused.obj)
@@ -88,6 +103,6 @@ def make_bad(cloud, case):
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("case", CASES)
 def test_contract_on_bad_days(cloud, tmp_path, case):
-    make_bad(cloud, case)
+    make_bad(cloud, case, tmp_path / "flag")
     contract(cloud, tmp_path, write_spec(tmp_path), case)
     assert all(rule["done"] for rule in cloud.rules), "no fault came"

@@ -14,7 +14,7 @@ from mock import certificate  # noqa: UP026  # tests/clouds/mock.py
 from openstack_lab import OpenStack
 from openstack_relay import Relay, error
 from openstack_world import FROM, Drive, Eye, environment, spec
-from test_provider_contract import CASES, REFUSALS, run_contract
+from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
               pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
@@ -50,7 +50,9 @@ def no_addresses(reply):
 
 def faults(relay, case, flag):
     refused = {"times": None, "when": str(flag), **error(403, "forbidden", "Policy doesn't allow it to be performed.")}
-    if case == "gang_cut":
+    if case == "gang_partial":
+        relay.rule(NEW, "reply", times=None, skip=1, **error(403, "forbidden", "Quota exceeded for instances: Requested 1"))
+    elif case == "gang_cut":
         relay.rule(NEW, "drop_after", skip=1).rule(LIST, "edit", times=2, change=without("servers"))
     elif case == "late_address":
         relay.rule(LIST, "edit", times=4, change=no_addresses)
@@ -66,15 +68,18 @@ def faults(relay, case, flag):
                                                              **{"Retry-After": "0"}))
     elif case == "destroy_refused":
         relay.rule(r"^DELETE /p8774/v2.1/servers/", "reply", **refused)
+    elif case == "list_hollow":
+        relay.rule(LIST, "reply", times=None, when=str(flag), status=200, obj={"success": False})
     elif case == "list_refused":
         relay.rule(LIST, "reply", **refused)
 
 
-@pytest.mark.parametrize("case", CASES + REFUSALS)
+@pytest.mark.parametrize("case", CASES + REFUSALS + LATE_REFUSALS)
 def test_contract_on_bad_days(cloud, eye, tmp_path, case):
     with Relay(cloud, page=1 if case == "paged" else None) as relay:
         faults(relay, case, tmp_path / "flag")
-        run_contract(environment(cloud, tmp_path, relay=relay), "openstack", spec(tmp_path), case, tmp_path / "flag")
+        impossible = {"gpu": None, "offer": {"instance_type": "impossible"}} if case == "async_failure" else {}  # no valid host
+        run_contract(environment(cloud, tmp_path, relay=relay), "openstack", spec(tmp_path, **impossible), case, tmp_path / "flag")
         assert all(r["done"] for r in relay.rules), "a fault did not come"
         if case == "paged":
             assert [r for r in relay.requests("servers/detail") if "marker=" in r["target"]]

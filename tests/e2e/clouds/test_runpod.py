@@ -13,7 +13,7 @@ import time
 import ec2
 import pytest
 from runpod import CAPACITY, RunPod
-from test_provider_contract import CASES, REFUSALS, run_contract
+from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
 
 @pytest.fixture
@@ -63,7 +63,11 @@ def faults(cloud, case, flag):
     def turned(reply):
         return {"pods": reply["pods"][::-1]}
 
-    if case == "gang_cut":
+    if case == "async_failure":
+        cloud.refuse_placed = 100
+    elif case == "gang_partial":
+        cloud.rule("^POST /v2/pods", "reply", times=None, skip=1, **told(400, "Bad Request", CAPACITY))
+    elif case == "gang_cut":
         cloud.rule("^POST /v2/pods", "edit", change=half)
         cloud.lag = 2
     elif case == "late_address":
@@ -76,6 +80,8 @@ def faults(cloud, case, flag):
         cloud.rule("^GET /v2/pods", "edit", times=None, change=turned)
     elif case == "destroy_refused":
         cloud.rule("^DELETE", "reply", times=None, when=flag, **told(403, "Forbidden", "access denied"))
+    elif case == "list_hollow":
+        cloud.rule("^GET /v2/pods", "reply", times=None, when=flag, status=200, obj={"success": False})
     elif case == "list_refused":
         cloud.rule("^GET /v2/pods", "reply", times=None, when=flag, **told(403, "Forbidden", "access denied"))
     elif case == "throttled":
@@ -89,7 +95,7 @@ def test_contract(cloud, env, tmp_path):
 
 
 @pytest.mark.matrix(keep=3)
-@pytest.mark.parametrize("case", CASES + REFUSALS)
+@pytest.mark.parametrize("case", CASES + REFUSALS + LATE_REFUSALS)
 def test_contract_on_bad_days(cloud, env, tmp_path, case):
     faults(cloud, case, tmp_path / "flag")
     run_contract(env, "runpod", spec(tmp_path), case, tmp_path / "flag")

@@ -9,8 +9,8 @@ import subprocess
 import ec2
 import pytest
 from killing import forget, killed_up
-from shadeform_cloud import KEY, ShadeformCloud
-from test_provider_contract import CASES, run_contract
+from shadeform_cloud import KEY, ShadeformCloud, error
+from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
 REGION = "hyperstack.canada-1"
 
@@ -52,8 +52,14 @@ def empty(reply):
     return {k: [] for k in reply}
 
 
-def faults(cloud, case):
-    if case == "gang_cut":
+def faults(cloud, case, flag):
+    denied = {"times": None, "when": str(flag), "status": 403, "obj": error(403, "FORBIDDEN", "no").obj}
+    if case == "async_failure":
+        cloud.fails_placement = True
+    elif case == "gang_partial":
+        cloud.rule("POST .*/create$", "reply", times=None, skip=1, status=409,
+                   obj=error(409, "OUT_OF_STOCK", "The type is not available.").obj)
+    elif case == "gang_cut":
         cloud.rule("POST .*/create", "edit", change=lambda r: {})
         cloud.rule("GET .*/instances$", "edit", change=empty, times=2)
     elif case == "late_address":
@@ -65,6 +71,12 @@ def faults(cloud, case):
         cloud.rule("POST .*/create", "drop_after").rule("POST .*/sshkeys/add", "drop_after")
     elif case == "paged":  # there are no pages: lists in no order
         cloud.shuffle = True
+    elif case == "destroy_refused":
+        cloud.rule("POST .*/delete$", "reply", **denied)
+    elif case == "list_hollow":
+        cloud.rule("GET .*/instances$", "reply", times=None, when=str(flag), status=200, obj={"success": False})
+    elif case == "list_refused":
+        cloud.rule("GET .*/instances$", "reply", **denied)
     elif case == "throttled":
         cloud.rule("", "reply", times=None, every=3, status=429, headers={"Retry-After": "0"}, obj={})
 
@@ -75,10 +87,10 @@ def test_shadeform_contract(cloud, tmp_path):
 
 
 @pytest.mark.matrix(keep=2)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES + REFUSALS + LATE_REFUSALS)
 def test_shadeform_on_bad_days(cloud, tmp_path, case):
-    faults(cloud, case)
-    run_contract(environment(cloud, tmp_path), "shadeform", spec(tmp_path), case)
+    faults(cloud, case, tmp_path / "flag")
+    run_contract(environment(cloud, tmp_path), "shadeform", spec(tmp_path), case, tmp_path / "flag")
     assert cloud.left() == []
     assert all(r["done"] for r in cloud.rules), "no fault came"
 

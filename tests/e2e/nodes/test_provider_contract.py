@@ -10,7 +10,8 @@ import pytest
 
 
 CASES = ["gang_cut", "killed", "late_address", "late_list", "lost_reply", "paged", "throttled"]
-REFUSALS = ["destroy_refused", "list_refused"]  # only of clouds
+REFUSALS = ["destroy_refused", "gang_partial", "list_hollow", "list_refused"]  # only of clouds
+LATE_REFUSALS = ["async_failure"]  # of clouds that accept a launch before they place it
 
 
 def run_contract(env, provider, spec, case=None, flag=None):
@@ -44,8 +45,13 @@ def faults(proxy, case, flag):
             proxy.rule(action, "paged", times=None)
     elif case == "destroy_refused":
         proxy.rule("TerminateInstances", "error", **refused)
+    elif case == "list_hollow":
+        body = b'<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"></DescribeInstancesResponse>'
+        proxy.rule("DescribeInstances", "status", times=None, when=str(flag), status=200, body=body)
     elif case == "list_refused":
         proxy.rule("DescribeInstances", "error", **refused)
+    elif case == "gang_partial":  # EC2 makes all of a gang or none
+        proxy.rule("RunInstances", "error", times=None, status=500, code="InsufficientInstanceCapacity")
     elif case == "throttled":
         proxy.rule(None, "error", every=3, status=503, code="RequestLimitExceeded")
 
