@@ -238,14 +238,51 @@ def age_claims(cloud):
             rule["item"]["description"] = json.dumps(about)
 
 
+# Google's documentation: the permissions of a method, where they are not named as it is; "in" the body of a launch.
+PERMISSIONS = {"instances.bulkInsert": "instances.create", "instances.aggregatedList": "instances.list",
+               "disks.aggregatedList": "disks.list", "firewalls.insert": "firewalls.create firewalls.get networks.updatePolicy",
+               "firewalls.patch": "firewalls.update firewalls.get networks.updatePolicy"}
+IN_LAUNCH = {"labels": "instances.setLabels", "metadata": "instances.setMetadata", "tags": "instances.setTags",
+             "serviceAccounts": "instances.setServiceAccount", "disks": "disks.create images.useReadOnly",
+             "networkInterfaces": "subnetworks.use"}
+
+
+def permissions(cloud):
+    """What an account needs for the requests that came."""
+    needed = set()
+    for r in cloud.requests(" /compute/"):
+        method, _, _, body = cloud.gate.check(r["method"], r["target"], r["body"])
+        name = method["id"].removeprefix("compute.")
+        needed.update(PERMISSIONS.get(name, name).split())
+        launch = body["instanceProperties"] if name == "instances.bulkInsert" else {}
+        for member in launch.keys() & IN_LAUNCH.keys():
+            needed.update(IN_LAUNCH[member].split())
+        needed |= {"disks.setLabels" for d in launch.get("disks", []) if d["initializeParams"].get("labels")}
+        needed |= {"subnetworks.useExternalIp" for n in launch.get("networkInterfaces", []) if n.get("accessConfigs")}
+    return {"compute." + p for p in needed}
+
+
 def test_doctor_and_policy(cloud, tmp_path):
+    """The role has every permission that the requests of whole lives need, and no other."""
     gpuprov = Machine(cloud, tmp_path)
     said = gpuprov("doctor")
     assert f"project {google_cloud.PROJECT}, owner {OWNER}" in said and "quota of GPUs in all regions: 64" in said
     role = json.loads(gpuprov("providers", "google", "--policy", "--owner", "me"))
     assert role["stage"] == "GA" and len(set(role["includedPermissions"])) == len(role["includedPermissions"])
-    # each permission belongs to a call that is made
-    assert all(p.startswith("compute.") for p in role["includedPermissions"])
+    cloud.polls, cloud.keep_disks = 2, True
+    offer = {"market": "spot", "subnet": "training", "role": "node@proj-1.iam.gserviceaccount.com"}
+    gpuprov("up", spec_of(tmp_path, gpu="T4:1", offer=offer), code=6)
+    spec = json.loads((tmp_path / "spec.yaml").read_text())
+    spec["access"]["ssh_from"] = ["198.51.100.0/24"]  # the rule is changed
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    gpuprov("up", tmp_path / "spec.yaml", code=6)
+    gpuprov("down", "train")
+    assert cloud.left() == []
+    cloud.types.update(google_cloud.LARGE)
+    gpuprov("plan", spec_of(tmp_path, gpu="H100:8", bootstrap={"fabric": "auto"}, offer={
+        "instance_type": "a3-highgpu-8g", "zones": ["us-central1-a"], "networks": cloud.add_networks("a3-highgpu-8g"),
+        "image": {"id": "projects/ubuntu-os-cloud/global/images/ubuntu-2404-lts-amd64-v20261101"}}), code=2)
+    assert permissions(cloud) == set(role["includedPermissions"])
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
