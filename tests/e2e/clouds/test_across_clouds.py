@@ -268,3 +268,31 @@ def test_two_runs_under_one_claim(gpuprov, tmp_path, name, launch):
         assert "another run claimed 'contract'" in second.err and len(cloud.requests(launch)) == sent, second
         gpuprov("down", "contract")
         assert machines(cloud) == []
+
+
+FILES = {"runpod": (".runpod/config.toml", "apiKey = '%s'\n"), "shadeform": (".shadeform/api_key", "%s\n")}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_refused_key_is_read_again_once(gpuprov, tmp_path, name):
+    """It may have been replaced; the same key is not sent twice. Lambda has a test of its own."""
+    file, form = tmp_path / FILES[name][0], FILES[name][1]
+    with CLOUDS[name][0]() as cloud:
+        use(gpuprov, name, cloud)
+        gpuprov.env.update({VARIABLES[name][0]: "", "HOME": str(tmp_path)})
+        file.parent.mkdir()
+        answer = cloud.handle
+
+        def handle(method, target, headers, body):
+            file.write_text(form % cloud.key)
+            return answer(method, target, headers, body)
+
+        for replaced, code in ((True, 2), (False, 5)):
+            file.write_text(form % OTHER)
+            file.chmod(0o600)
+            cloud.handle = handle if replaced else answer
+            cloud.log.clear()
+            plan = gpuprov("plan", write(tmp_path, name), code=code)
+            assert OTHER not in plan.out + plan.err
+            sent = [OTHER in str(r["headers"]) for r in cloud.log]
+            assert sent.count(True) == 1 and sent[0] and (len(sent) > 1) == replaced, sent

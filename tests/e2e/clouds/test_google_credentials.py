@@ -2,10 +2,12 @@
 """Application Default Credentials of the provider google: each source and type, wrong ones, and that no secret is
 printed. Against a stand-in for Google's token services, which verifies signatures and claims."""
 import json
+import pathlib
+import subprocess
 
 import google_cloud
 import pytest
-from test_google import drive, write_spec
+from test_google import PROGRAM, drive, environment, write_spec
 from test_google import one_cloud  # noqa: F401
 
 USER = {"type": "authorized_user", "client_id": "client", "client_secret": "secret-of-client",
@@ -84,6 +86,28 @@ def test_the_metadata_server(cloud, tmp_path):
     result = opened(cloud, tmp_path, None, GCE_METADATA_HOST=f"127.0.0.1:{cloud.port}")
     assert result["code"] == "ok" and result["owner"] == google_cloud.EMAIL
     assert all(r["headers"]["metadata-flavor"] == "Google" for r in cloud.requests("computeMetadata"))
+
+
+@pytest.mark.parametrize("kind", ["service_account", "authorized_user", "external_account", "impersonated_service_account",
+                                  "gcloud", "metadata"])
+def test_doctor_names_what_was_found(cloud, tmp_path, kind):
+    user = dict(USER, token_uri=cloud.url + "/token")
+    (tmp_path / "token").write_text("subject-token")
+    files = {"service_account": json.loads(pathlib.Path(cloud.key_file(tmp_path)).read_text()), "authorized_user": user, "gcloud": user,
+             "external_account": dict(POOL, token_url=cloud.url + "/sts", credential_source={"file": str(tmp_path / "token")},
+                                      service_account_impersonation_url=impersonate(cloud)),
+             "impersonated_service_account": {
+                 "type": "impersonated_service_account", "service_account_impersonation_url": impersonate(cloud),
+                 "source_credentials": dict(user, account="x@y")}}
+    found, more = "the metadata server", {"GCE_METADATA_HOST": f"127.0.0.1:{cloud.port}"}
+    if kind != "metadata":
+        found = cloud.file(tmp_path, files[kind], "application_default_credentials.json" if kind == "gcloud" else "adc.json")
+        more = {"GOOGLE_APPLICATION_CREDENTIALS": None if kind == "gcloud" else found}
+    env = environment(cloud, tmp_path, GOOGLE_CLOUD_PROJECT=google_cloud.PROJECT, **more)
+    done = subprocess.run([PROGRAM, "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60, check=False)
+    item = next(i for i in json.loads(done.stdout)["items"] if i["name"] == "google")
+    assert item["found"] == "ok" and "credentials of " in item["text"] and found in item["text"], item
+    assert not any(secret in done.stdout + done.stderr for secret in SECRETS)
 
 
 def test_tokens_are_renewed_before_they_expire(cloud, tmp_path):

@@ -167,8 +167,12 @@ def test_the_start_command(cloud, env, tmp_path):
         assert done.stdout == "it's\\n/h" and done.stderr == ""
 
 
-def test_disk_and_stock(cloud, env, tmp_path):
+def test_disk_and_stock(cloud, env, program, tmp_path):
+    """The stock of each place is in the table of offers, too."""
     cloud.stock = {"US-KS-2": "LOW", "EU-RO-1": "HIGH"}
+    table = json.loads(run(program, env, "offers", spec(tmp_path, nodes=1), "--json").stdout)["offers"]
+    assert {o["region"]: o["stock"] for o in table} == {"US-KS-2": "low", "EU-RO-1": "high"}
+    assert "low" in run(program, env, "offers", spec(tmp_path, nodes=1)).stdout
     result, _ = drive(env, spec(tmp_path, nodes=1, disk="500GB"), "create")
     assert result["rc"] == 0 and json.loads(cloud.requests("POST")[0]["body"])["disk"] >= 500
 
