@@ -416,7 +416,8 @@ def test_credentials(cloud, env, program, tmp_path):
         config.write_text(text)
         assert drive(none, path, "list")[0]["code"] == "auth"
     bad = dict(env, RUNPOD_API_KEY="rpa_notthekeyofthisaccount")
-    result, trace = drive(dict(bad, GPUPROV_LOG="http"), path, "list")
+    result, trace = drive(dict(bad, GPUPROV_TRACE="all"), path, "list")
+    assert "/v2/pods" in trace
     assert result["code"] == "auth" and "RUNPOD_API_KEY" in result["message"]
     assert "notthekey" not in json.dumps(result) + trace
     result, _ = drive(dict(env, RUNPOD_API_KEY="two words"), path, "list")

@@ -218,8 +218,8 @@ def test_minimums_of_a_type(run, cloud, tmp_path):
 def test_credentials(run, cloud, tmp_path):
     gone = {"SHADEFORM_API_KEY": ""}
     assert "no API key: set SHADEFORM_API_KEY" in run("plan", one(tmp_path), code=5, env=gone).err
-    wrong = run("plan", one(tmp_path), code=5, env={"SHADEFORM_API_KEY": "secret-wrong"})
-    assert "secret-wrong" not in wrong.out + wrong.err
+    wrong = run("plan", one(tmp_path), "--trace", "all", code=5, env={"SHADEFORM_API_KEY": "secret-wrong"})
+    assert "/v1/instances" in wrong.err and "secret-wrong" not in wrong.out + wrong.err
     doctor = run("doctor", code=5, env={"SHADEFORM_API_KEY": "secret-wrong"}).out
     assert "API key of the variable SHADEFORM_API_KEY: " in doctor and "secret-wrong" not in doctor
     folder = tmp_path / "home" / ".shadeform"
