@@ -4,6 +4,7 @@ verified, and a wrong claim is refused."""
 import base64
 import datetime
 import json
+import threading
 import time
 import uuid
 from urllib.parse import parse_qs, urlsplit
@@ -18,14 +19,15 @@ USER = "somebody@example.com"
 ROBOT = "robot@proj-1.iam.gserviceaccount.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 AUDIENCE = "https://oauth2.googleapis.com/token"
-KEYS = {}
+KEYS, KEYS_LOCK = {}, threading.Lock()
 
 
 def private_key():
-    """One for the process: making it takes a while."""
-    if not KEYS:
-        KEYS["key"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return KEYS["key"]
+    """One for the process: making it takes a while. Several clouds may start at once."""
+    with KEYS_LOCK:
+        if not KEYS:
+            KEYS["key"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        return KEYS["key"]
 
 
 def error(status, reason, message):

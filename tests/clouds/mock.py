@@ -43,6 +43,7 @@ class Mock:
     def __init__(self, host="127.0.0.1", port=0, tls=None, latency=0.0):
         self.log, self.rules, self.latency, self.met = [], [], latency, None
         self.lock = threading.RLock()
+        self.unread = set()  # connections that may have a request on which this cloud has not acted
         mock = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,6 +69,16 @@ class Mock:
                 self.socket.bind(self.server_address)
                 self.server_address = self.socket.getsockname()
                 self.server_name, self.server_port = self.server_address[:2]
+
+            def process_request(self, request, client_address):
+                mock.unread.add(client_address)
+                super().process_request(request, client_address)
+
+            def process_request_thread(self, request, client_address):
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    mock.unread.discard(client_address)
 
             def handle_error(self, request, client_address):
                 pass  # a client that was killed
@@ -152,6 +163,7 @@ class Mock:
             else:
                 status, extra, obj = self._handled(handler, headers, body)
             record["status"], record["reply"] = status, obj
+        self.unread.discard(handler.client_address)
         if rule["action"] == "drop_after":
             return self._drop(handler)
         if rule["action"] == "slow":
@@ -159,6 +171,7 @@ class Mock:
         if rule["action"] == "edit":
             obj = rule["change"](json.loads(json.dumps(obj)))
         record["end"] = time.monotonic()  # before the client has the reply: what it sends then is later than this
+        self.unread.add(handler.client_address)
         self._send(handler, status, extra, obj)
         return None
 

@@ -74,7 +74,7 @@ class Call:
         self.action = self.params.get("Action") or target.split(".")[-1] or path
         scope = headers.get("Authorization", "").split("Credential=")[-1].split("/")
         self.region = scope[2] if len(scope) > 4 else ""
-        self.at, self.end = time.monotonic(), None  # end: its answer was sent
+        self.at, self.end = time.monotonic(), None  # end: just before its answer was sent
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -85,6 +85,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def send_raw(self, status, headers, body, length=None):
+        self.call.end = time.monotonic()  # before the client has the answer: what it sends then is later than this
         self.send_response_only(status)
         names = {k.lower() for k in headers}
         if "date" not in names:
@@ -105,7 +106,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def handle_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        call = Call(self.command, self.path, self.headers, body)
+        call = self.call = Call(self.command, self.path, self.headers, body)
         proxy = self.server.owner
         complaint = proxy.judge(call) if proxy.judge else None
         if complaint:
@@ -118,7 +119,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionError):
             self.close_connection = True
         finally:
-            call.end = time.monotonic()
+            call.end = call.end or time.monotonic()
             with proxy.lock:
                 proxy.busy -= 1
 
@@ -155,7 +156,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             proxy.hanging.wait(rule["delay"])
         status, headers, body = proxy.forward(call)
         if do == "hold_after":
-            proxy.held += 1
+            with proxy.lock:
+                proxy.held += 1
             proxy.released.wait(55)
         if do == "edit":
             body = body.replace(rule["old"], rule["new"])
@@ -209,6 +211,16 @@ class _Server(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
+    def process_request(self, request, client_address):
+        self.owner.unread.add(client_address)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.owner.unread.discard(client_address)
+
     def handle_error(self, request, client_address):
         pass
 
@@ -220,6 +232,7 @@ class FaultProxy:
         self.rules, self.calls, self.answers, self.pages = [], [], {}, {}
         self.latency = latency  # seconds before a request is forwarded: what a distant cloud costs
         self.tokens, self.busy = tokens, 0  # busy: requests that are not answered yet
+        self.unread = set()  # connections: each may have a request that was not answered
         self.held = 0  # requests of hold_after that were forwarded and answered by the cloud
         self.refused = []  # requests that the API description does not allow (judge)
         self.judge = ec2_gate.complaint if ec2_gate is not None else None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of a program at a moment of its cloud, and a state folder that is lost."""
 import random
+import socket
 import time
 
 from waiting import wait_for
@@ -12,14 +13,23 @@ def forget(run):
         f.unlink()
 
 
-def kill_at(process, reached, delay=0.0):
-    """Kills it a moment after this is true, unless it ended before."""
+def settle(cloud):
+    """Waits until the cloud has acted on all that was sent to it. Its clients have ended, and what they sent last may not
+    be read yet: connections are accepted in their order, so those before this function's own were accepted."""
+    with socket.create_connection(("127.0.0.1", cloud.port)) as last:
+        wait_for(lambda: last.getsockname() in cloud.unread)
+    wait_for(lambda: not cloud.unread)
+
+
+def kill_at(process, cloud, reached, delay=0.0):
+    """Kills it a moment after this is true, unless it ended before. The cloud has acted on all requests then."""
     try:
-        wait_for(lambda: reached() or process.poll() is not None, 60)
+        wait_for(lambda: reached() or process.poll() is not None, 120)
         time.sleep(delay)
     finally:
         process.kill()
         process.communicate()
+    settle(cloud)
 
 
 def killed_up(run, cloud, path, seed, requests):
@@ -27,9 +37,7 @@ def killed_up(run, cloud, path, seed, requests):
     name, round_ = seed
     dice = random.Random(f"{name} {round_}")
     count = dice.randint(1, requests)
-    kill_at(run.popen("up", path, "--quiet"), lambda: len(cloud.log) >= count, dice.uniform(0, 0.05))
-    with cloud.lock:
-        pass  # a request that came in is handled
+    kill_at(run.popen("up", path, "--quiet"), cloud, lambda: len(cloud.log) >= count, dice.uniform(0, 0.05))
     if round_ % 2 == 1:
         forget(run)
     run("down", "contract", code=None)

@@ -4,6 +4,7 @@ and made an AMI of; the nodes of `image: baked` are launched from it. kill -9 at
 import cloud as clouds
 import pytest
 from ec2_lab import HERE, Cloud, tags
+from killing import settle
 from moto_images import FIRST
 from waiting import wait_for
 from ec2_lab import machine_fixture, proxies_fixture  # noqa: F401
@@ -43,7 +44,7 @@ def test_bake_use_and_remove(cloud, machine, proxies, tmp_path):
     assert baker.poll() is None, baker.communicate()
     baker.kill()
     baker.communicate()
-    wait_for(lambda: proxy.busy == 0, 60)
+    settle(proxy)
     done = gpuprov.json("bake", path)
     image, = own_images(cloud)
     assert done["image"]["id"] == image["ImageId"] and done["report"] is None

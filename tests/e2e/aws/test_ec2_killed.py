@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from ec2_lab import THERE, InLab
 from faultproxy import through
-from killing import forget
+from killing import forget, settle
 from small_disk import fill, small_disk
 from waiting import wait_for
 from ec2_lab import cloud_fixture, key_fixture, machine_fixture, proxies_fixture, spec_fixture  # noqa: F401
@@ -46,7 +46,7 @@ def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxie
         p.kill()
         p.communicate()
         if journal == "lost":  # nobody knows then what is still on its way to the cloud
-            wait_for(lambda: proxy.busy == 0, 60)
+            settle(proxy)
             forget(gpuprov)
         gpuprov("down", path if i % 2 else name)
         cloud.nothing_of(name)
@@ -184,7 +184,7 @@ def test_down_on_a_full_disk(cloud, program, spec, proxies, tmp_path, request):
         gpuprov, path, proxy = InLab(cloud.lab, program, small / "state", tmp_path), spec(offers=[THERE]), proxies()
         proxy.rule("RunInstances", "hold_after", times=None)
         p = gpuprov.popen("up", path, env=through(proxy))
-        alive = wait_for(lambda: cloud.alive("llm"), 30)
+        alive = wait_for(lambda: cloud.alive("llm"), 120)
         p.kill()
         p.communicate()
         fill(small)

@@ -120,7 +120,7 @@ def test_a_repository_that_is_silent(node):
     try:
         node.run()
         node.host.put("/etc/apt/sources.list.d/test.list", "deb [trusted=yes] http://10.77.0.1:8099 ./\n")
-        node.run("--package", "gp-one", "--deadline-s", "6", error="step 'packages': did not finish in time and was killed")
+        node.run_out("packages", "--package", "gp-one", error="step 'packages': did not finish in time and was killed")
         assert node.host.sh("pgrep -x apt-get", check=False).stdout == ""
     finally:
         os.kill(silent.pid, signal.SIGKILL)
@@ -156,9 +156,12 @@ def test_a_repository_that_is_slow(node, tmp_path):
     server = node.lab.popen([sys.executable, "-c", DRIP, str(slow.folder)])
     try:
         node.host.put("/etc/apt/sources.list.d/test.list", "deb [trusted=yes] http://10.77.0.1:8098 ./\n")
-        out = node.run("--package", "gp-drip", "--deadline-s", "12",
-                       error="step 'packages': did not finish in time and was killed; its last progress: ")
-        shown = [int(t.split("%")[0]) for t in out.texts("packages") if t.split("%")[0].isdigit()]
+        for seconds in ("12", "60"):  # a busy machine may get to the download when most of the time is over
+            out = node.run("--package", "gp-drip", "--deadline-s", seconds, error="step 'packages': did not finish in time")
+            shown = [int(t.split("%")[0]) for t in out.texts("packages") if t.split("%")[0].isdigit()]
+            if len(shown) >= 2:
+                break
+        assert "step 'packages': did not finish in time and was killed; its last progress: " in out.result["error"], out
         assert len(shown) >= 2 and shown == sorted(shown) and 0 < shown[-1] < 60, out
         assert "its last progress: %d%%: Retrieving file 1 of 1" % shown[-1] in out.result["error"], out
         assert node.host.sh("pgrep -x apt-get", check=False).stdout == ""

@@ -262,7 +262,7 @@ def test_two_runs_under_one_claim(gpuprov, tmp_path, name, launch):
         use(gpuprov, name, cloud)
         path = write(tmp_path, name)
         cloud.rule(launch, "reply", times=None, status=503, obj={})  # on its way for a long time
-        kill_at(gpuprov.popen("up", path, "--yes"), lambda: cloud.requests(launch))
+        kill_at(gpuprov.popen("up", path, "--yes"), cloud, lambda: cloud.requests(launch))
         sent = len(cloud.requests(launch))
         second = gpuprov("up", path, "--yes", code=1, env={"GPUPROV_STATE_DIR": str(tmp_path / "other")})
         assert "another run claimed 'contract'" in second.err and len(cloud.requests(launch)) == sent, second

@@ -3,13 +3,12 @@
 kept or lost. The stand-in's nodes are addresses of loopback at which nobody answers, so a launch ends unreachable."""
 import json
 import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import alibaba
 import pytest
 from conftest import Gpuprov
-from killing import forget
+from killing import forget, kill_at
 from waiting import wait_for
 
 SPEC = {"name": "demo", "nodes": 2, "gpu": "T4:1", "limits": {"ttl": "2h"},
@@ -168,11 +167,7 @@ class Moment:
     def run(self, reached, delay, lost):
         with self.cloud as cloud:
             self.gpuprov.env.update(cloud.environment(), NO_PROXY="*", no_proxy="*", AWS_EC2_METADATA_DISABLED="true")
-            p = self.gpuprov.popen("up", self.path, "--quiet")
-            wait_for(lambda: reached(cloud) or p.poll() is not None, 60)
-            time.sleep(delay)
-            p.kill()
-            p.communicate()
+            kill_at(self.gpuprov.popen("up", self.path, "--quiet"), cloud, lambda: reached(cloud), delay)
             if lost:
                 forget(self.gpuprov)
             self.gpuprov("down", self.path)

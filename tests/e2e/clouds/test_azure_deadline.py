@@ -297,7 +297,7 @@ def test_killed_while_launching(cloud, run, tmp_path, at):
     """kill -9 when the first assignment or machine is requested: the next `up` completes it, with the same name."""
     path = spec(tmp_path)
     cloud.rule(at, "slow", seconds=30, times=1)
-    kill_at(run.popen("up", path, "--quiet"), lambda: cloud.requests(at))
+    kill_at(run.popen("up", path, "--quiet"), cloud, lambda: cloud.requests(at))
     cloud.rules.clear()
     run("up", path, "--quiet", code=6)
     assert len(granted(cloud)) == 2 and len(cloud.vms()) == 2

@@ -9,7 +9,7 @@ import urllib.parse
 import azure_cloud as azure
 import azure_lab
 import pytest
-from killing import forget
+from killing import forget, settle
 
 SPEC = {"nodes": 2, "limits": {"unattended": "accept", "ttl": "1h"},
         "access": {"ssh_from": ["198.51.100.0/24"], "timeout": "1s"}}
@@ -144,6 +144,7 @@ def test_killed_while_launching_down_leaves_nothing(cloud, run, tmp_path, part, 
             time.sleep(0.002)
         p.kill()
         p.communicate()
+        settle(cloud)
         if journal == "lost":
             forget(run)
         run("down", path)

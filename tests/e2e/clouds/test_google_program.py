@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import google_cloud
 import pytest
+from killing import kill_at
 from small_disk import fill, small_disk
 from test_google import PROGRAM, environment, write_spec
 from test_google import one_cloud  # noqa: F401
-from waiting import wait_for
 
 OWNER = google_cloud.EMAIL
 
@@ -197,11 +197,7 @@ class Moment:
         with google_cloud.Google() as cloud:
             cloud.polls = 2
             gpuprov = Machine(cloud, self.folder)
-            p = gpuprov.start("up", self.spec)
-            wait_for(lambda: reached(cloud) or p.poll() is not None, 60)
-            time.sleep(delay)
-            p.kill()
-            p.communicate()
+            kill_at(gpuprov.start("up", self.spec), cloud, lambda: reached(cloud), delay)
             if lost:
                 age_claims(cloud)
                 gpuprov = Machine(cloud, self.folder, "new")

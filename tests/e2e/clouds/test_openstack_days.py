@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from killing import settle
 from mock import certificate  # noqa: UP026  # tests/clouds/mock.py
 from openstack_lab import OpenStack
 from openstack_relay import Relay, error
@@ -129,8 +130,7 @@ class Lane:
                 up.kill()
                 up.communicate()
                 killed += up.returncode == -signal.SIGKILL
-                with relay.lock:
-                    pass  # the request that it was sending has been answered
+                settle(relay)
                 self.down(relay, "state" if journal else f"new{n}")
         return killed
 

@@ -8,10 +8,10 @@ import random
 import shlex
 import subprocess
 import sys
-import time
 
 import ec2
 import pytest
+from killing import kill_at
 from runpod import CAPACITY, RunPod
 from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
@@ -469,9 +469,7 @@ def test_killed(cloud, env, program, tmp_path, round_):
     dice = random.Random(round_)
     up = subprocess.Popen([str(program), "up", str(path), "--yes"], env=env, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    time.sleep(dice.uniform(0.02, 0.9))
-    up.kill()
-    up.wait()
+    kill_at(up, cloud, lambda: True, dice.uniform(0.02, 0.9))
     cloud.latency = 0
     without = round_ % 2 == 1
     state = dict(env, GPUPROV_STATE_DIR=str(tmp_path / "lost")) if without else env
