@@ -105,6 +105,7 @@ class Tokens:
                 return 403, {}, b"missing header"
             found = {"instance/service-accounts/default/token": lambda: self._new_token(EMAIL),
                      "instance/service-accounts/default/email": EMAIL.encode,
+                     "instance/service-accounts/default/": lambda: {"aliases": ["default"], "email": EMAIL, "scopes": [SCOPE]},
                      "project/project-id": self.project.encode}.get(path[len("/computeMetadata/v1/"):])
             return (200, {"Metadata-Flavor": "Google"}, found()) if found else (404, {}, b"")
         if path == "/subject":

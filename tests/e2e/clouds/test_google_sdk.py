@@ -7,6 +7,9 @@ import time
 import uuid
 from urllib.parse import parse_qs, urlsplit
 
+import google.auth
+import google.auth.compute_engine
+import google.auth.transport.requests
 import google_cloud
 import pytest
 from google.oauth2 import service_account
@@ -14,6 +17,7 @@ from googleapiclient import discovery
 from googleapiclient.errors import HttpError
 from test_google import drive, write_spec
 from test_google import one_cloud  # noqa: F401
+from test_google_credentials import POOL, USER, impersonate
 
 
 def client(cloud, folder):
@@ -178,3 +182,58 @@ def test_tokens_are_asked_for_as_google_auth_does(cloud, tmp_path):
     for _, claims in parts:
         assert claims.pop("exp") - claims.pop("iat") == 3600
     assert parts[0][1] == parts[1][1]
+
+
+def token_calls(cloud):
+    """What was sent to the token services, without the question whose token it is."""
+    calls = [r for r in cloud.log if not r["target"].startswith(("/compute/", "/tokeninfo"))]
+    cloud.log.clear()
+    return [(r["method"], r["target"], {k: v[0] for k, v in parse_qs(r["body"]).items()} if "json" not in
+             r["headers"].get("content-type", "") else json.loads(r["body"])) for r in calls]
+
+
+def of_stand_in(cloud):
+    """google-auth's transport; its own addresses, which files cannot change, become the stand-in's."""
+    send = google.auth.transport.requests.Request()
+
+    def ask(url, **how):
+        where = urlsplit(url)
+        assert where.hostname in ("127.0.0.1", "oauth2.googleapis.com", "iamcredentials.googleapis.com", "metadata.google.internal")
+        return send(cloud.url + url.partition(where.netloc)[2], **how)
+    return ask
+
+
+@pytest.mark.filterwarnings("ignore:The load_credentials_from_file:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["authorized_user", "external_account", "impersonated_service_account", "metadata"])
+def test_other_credentials_are_exchanged_as_google_auth_does(cloud, tmp_path, kind):
+    """Differences: google-auth writes "delegates" without any; for an exchange that is followed by an impersonation it asks for
+    a scope that allows only that, where gpuprov asks for the one scope that it has. At a metadata server each asks in its own way
+    who the account is, and google-auth names the scope."""
+    (tmp_path / "token").write_text("subject-token")
+    user = dict(USER, token_uri=cloud.url + "/token", account="x@y")
+    files = {"authorized_user": user, "external_account": dict(
+        POOL, token_url=cloud.url + "/sts", credential_source={"file": str(tmp_path / "token")},
+        service_account_impersonation_url=impersonate(cloud)), "impersonated_service_account": {
+            "type": kind, "service_account_impersonation_url": impersonate(cloud), "source_credentials": user}}
+    scopes = [google_cloud.SCOPE]
+    if kind == "metadata":
+        more = {"GCE_METADATA_HOST": f"127.0.0.1:{cloud.port}"}
+        theirs = google.auth.compute_engine.Credentials(scopes=scopes)
+    else:
+        more = {"GOOGLE_APPLICATION_CREDENTIALS": cloud.file(tmp_path, files[kind])}
+        theirs, _ = google.auth.load_credentials_from_file(more["GOOGLE_APPLICATION_CREDENTIALS"],
+                                                          scopes=None if kind == "authorized_user" else scopes)
+    assert drive(cloud, tmp_path, write_spec(tmp_path), "offers", GOOGLE_CLOUD_PROJECT=google_cloud.PROJECT, **more)[0] == 0
+    ours = token_calls(cloud)
+    theirs.refresh(of_stand_in(cloud))
+    sdk = token_calls(cloud)
+    if kind == "metadata":
+        ours, sdk = ([(m, urlsplit(t).path, {}) for m, t, _ in calls if urlsplit(t).path.endswith("/token")] for calls in (ours, sdk))
+        assert len(ours) == 1
+    for _, target, body in sdk:
+        if target.endswith(":generateAccessToken"):
+            assert not body.pop("delegates")
+        if target == "/sts":
+            assert body["scope"] == "https://www.googleapis.com/auth/iam"
+            body["scope"] = google_cloud.SCOPE
+    assert ours == sdk
