@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Microsoft's Python SDK at the same stand-in, over TLS: it does the same life cycle, its requests are gpuprov's, and
 it lists and deletes what gpuprov made. The SDK calls newer API versions, so only there the gate takes any."""
+import base64
 import json
 import re
 import urllib.parse
@@ -10,8 +11,8 @@ import azure_cloud
 import azure_lab
 import pytest
 from mock import certificate  # noqa: UP026 (the file of tests/clouds)
-
-
+from test_azure_credentials import NONE
+from test_azure_credentials import certificate as client_certificate
 
 @pytest.fixture(name="world")
 def world_fixture(tmp_path):
@@ -175,3 +176,53 @@ def test_the_same_token_requests(world, tmp_path):
     ours, theirs = (dict(urllib.parse.parse_qsl(r["body"])) for r in cloud.requests("POST .*/token"))
     assert theirs.pop("client_info") == "1"
     assert ours == {**theirs, "scope": theirs["scope"].split(" ")[0]}
+
+
+def parts(assertion):
+    """Header and claims of a JWT, without its times and its id."""
+    head, claims = (json.loads(base64.urlsafe_b64decode(p + "=" * (-len(p) % 4))) for p in assertion.split(".")[:2])
+    for name in ("exp", "nbf", "iat", "jti"):
+        claims.pop(name, None)
+    return head, claims
+
+
+@pytest.mark.parametrize("kind", ["certificate", "federated"])
+def test_assertions_are_those_of_the_sdk(world, tmp_path, kind):
+    cloud, cert = world
+    cloud.assertion = lambda text: True
+    how = {"authority": cloud.url, "disable_instance_discovery": True, "connection_verify": cert}
+    if kind == "certificate":
+        path, _, _ = client_certificate(tmp_path)
+        env = {"AZURE_CLIENT_CERTIFICATE_PATH": str(path)}
+        who = identity.CertificateCredential(azure_cloud.TENANT, azure_cloud.CLIENT, str(path), **how)
+    else:
+        path = tmp_path / "token"
+        path.write_text("a.federated.token")
+        env = {"AZURE_FEDERATED_TOKEN_FILE": str(path)}
+        who = identity.WorkloadIdentityCredential(tenant_id=azure_cloud.TENANT, client_id=azure_cloud.CLIENT,
+                                                  token_file_path=str(path), **how)
+    env = azure_lab.environment(cloud, tmp_path, REQUESTS_CA_BUNDLE=cert, AZURE_CLIENT_SECRET=None, **env)
+    assert azure_lab.Drive(env, azure_lab.spec(tmp_path), "open").rc == 0
+    who.get_token(azure_cloud.MANAGER + "/.default")
+    ours, theirs = (dict(urllib.parse.parse_qsl(r["body"])) for r in cloud.requests("POST .*/token"))
+    assertions = [q.pop("client_assertion") for q in (ours, theirs)]
+    theirs.pop("client_info", None)
+    assert ours == {**theirs, "scope": theirs["scope"].split(" ")[0]}
+    if kind == "federated":
+        assert assertions == ["a.federated.token"] * 2
+    else:
+        (head, claims), theirs = map(parts, assertions)
+        assert (dict(head, x5t=head["x5t"] + "="), claims) == theirs  # RFC 7515 has no padding, MSAL writes it
+
+
+def test_the_managed_identity_is_asked_as_the_sdk_does(world, tmp_path, monkeypatch):
+    cloud, cert = world
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", cloud.url)
+    env = azure_lab.environment(cloud, tmp_path, **{**NONE, "AZURE_CLIENT_ID": azure_cloud.CLIENT},
+                                AZURE_POD_IDENTITY_AUTHORITY_HOST=cloud.url, REQUESTS_CA_BUNDLE=cert)
+    assert azure_lab.Drive(env, azure_lab.spec(tmp_path), "open").rc == 0
+    identity.ManagedIdentityCredential(client_id=azure_cloud.CLIENT, connection_verify=cert).get_token(
+        azure_cloud.MANAGER + "/.default")
+    asked = [(urllib.parse.urlsplit(r["target"]).path, dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(r["target"]).query)),
+              r["headers"].get("metadata")) for r in cloud.requests("GET /metadata")]
+    assert len(asked) >= 2 and asked[0] == asked[-1], asked
