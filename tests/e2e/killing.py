@@ -32,13 +32,15 @@ def kill_at(process, cloud, reached, delay=0.0):
     settle(cloud)
 
 
-def killed_up(run, cloud, path, seed, requests):
-    """`up` is killed after one of its first requests; the journal of every second seed is lost. `down` leaves nothing."""
-    name, round_ = seed
-    dice = random.Random(f"{name} {round_}")
+JOURNALS = ["kept", "lost"]
+
+
+def killed_up(run, cloud, path, journal, seed, requests):
+    """`up` is killed after one of its first requests, and its journal may be lost. `down` leaves nothing."""
+    dice = random.Random(f"{seed} {journal}")
     count = dice.randint(1, requests)
     kill_at(run.popen("up", path, "--quiet"), cloud, lambda: len(cloud.log) >= count, dice.uniform(0, 0.05))
-    if round_ % 2 == 1:
+    if journal == "lost":
         forget(run)
     run("down", "contract", code=None)
     run("down", path)

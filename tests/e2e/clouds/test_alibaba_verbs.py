@@ -178,17 +178,17 @@ class Moment:
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_killed_at_any_moment_down_leaves_nothing(tmp_path, program, journal):
-    """kill -9 of `up` at ten moments, most of them around the calls that create something."""
+    """kill -9 of `up` at twenty moments, most of them around the calls that create something."""
     rng = random.Random(20261123 + len(journal))
-    names = ["ImportKeyPair", "CreateVpc", "CreateVSwitch", "CreateSecurityGroup", "RunInstances", "RunInstances"]
-    marks = [lambda cloud, n=n: len(cloud.log) >= n for n in [rng.randint(1, 30) for _ in range(4)]]
+    names = ["ImportKeyPair", "CreateVpc", "CreateVSwitch", "CreateSecurityGroup", "RunInstances", "RunInstances"] * 2
+    marks = [lambda cloud, n=n: len(cloud.log) >= n for n in [rng.randint(1, 30) for _ in range(8)]]
     marks += [lambda cloud, a=a: bool(cloud.actions(a)) for a in names]
-    with ThreadPoolExecutor(len(marks)) as pool:
+    with ThreadPoolExecutor(10) as pool:
         waits = []
         for n, reached in enumerate(marks):
             home = tmp_path / f"home{n}"
             home.mkdir()
-            one = Moment(Gpuprov(program, tmp_path / f"state{n}", home), tmp_path / f"spec{n}", n % 2 or n >= 4)
+            one = Moment(Gpuprov(program, tmp_path / f"state{n}", home), tmp_path / f"spec{n}", n % 2 or n >= 8)
             delay = rng.choice([0, rng.uniform(0, 0.02), rng.uniform(0, 0.1)])
             waits.append(pool.submit(one.run, reached, delay, journal == "lost"))
         for w in waits:

@@ -5,7 +5,7 @@ import json
 
 import lambda_world
 import pytest
-from killing import forget, killed_up
+from killing import JOURNALS, forget, killed_up
 from lambda_cloud import KEY, LambdaCloud
 
 PAST = "2026-01-02T03:04:05Z"
@@ -395,11 +395,12 @@ def test_unique_names_of_keys(run, cloud, tmp_path):
 # --- kills, another machine ---
 
 @pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("journal", JOURNALS)
 @pytest.mark.parametrize("round_", range(20))
-def test_killed(run, cloud, tmp_path, round_):
+def test_killed(run, cloud, tmp_path, round_, journal):
     """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
     # an `up` of two nodes sends more requests
-    killed_up(run, cloud, spec(tmp_path, nodes=2, access={"timeout": "1s"}), ("lambda", round_), 16)
+    killed_up(run, cloud, spec(tmp_path, nodes=2, access={"timeout": "1s"}), journal, f"lambda {round_}", 16)
 
 
 def test_gc_without_a_journal(run, cloud, tmp_path):

@@ -11,7 +11,7 @@ import sys
 
 import ec2
 import pytest
-from killing import kill_at
+from killing import JOURNALS, kill_at
 from runpod import CAPACITY, RunPod
 from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
@@ -460,21 +460,21 @@ def test_minimums_that_no_pod_has(cloud, env, program, tmp_path):
 
 
 @pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("journal", JOURNALS)
 @pytest.mark.parametrize("round_", range(20))
-def test_killed(cloud, env, program, tmp_path, round_):
+def test_killed(cloud, env, program, tmp_path, round_, journal):
     """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
     path = spec(tmp_path, access={"timeout": "2s"})
     cloud.place_after, cloud.run_after = 1, 1
     cloud.latency = 0.02
-    dice = random.Random(round_)
+    dice = random.Random(f"{round_} {journal}")
     up = subprocess.Popen([str(program), "up", str(path), "--yes"], env=env, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     kill_at(up, cloud, lambda: True, dice.uniform(0.02, 0.9))
     cloud.latency = 0
-    without = round_ % 2 == 1
-    state = dict(env, GPUPROV_STATE_DIR=str(tmp_path / "lost")) if without else env
+    state = dict(env, GPUPROV_STATE_DIR=str(tmp_path / "lost")) if journal == "lost" else env
     run(program, state, "down", "pods", "--yes", code=None)
-    assert cloud.pods == {}, (without, [p.view() for p in cloud.pods.values()])
+    assert cloud.pods == {}, [p.view() for p in cloud.pods.values()]
 
 
 def test_the_mock_runs_alone(env, tmp_path):

@@ -8,7 +8,7 @@ import subprocess
 
 import ec2
 import pytest
-from killing import forget, killed_up
+from killing import JOURNALS, forget, killed_up
 from shadeform_cloud import KEY, ShadeformCloud, error
 from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
@@ -231,11 +231,12 @@ def test_credentials(run, cloud, tmp_path):
 
 
 @pytest.mark.matrix(keep=4)
+@pytest.mark.parametrize("journal", JOURNALS)
 @pytest.mark.parametrize("round_", range(20))
-def test_killed(run, cloud, tmp_path, round_):
+def test_killed(run, cloud, tmp_path, round_, journal):
     """kill -9 at any moment: 'down' leaves nothing, with and without the journal."""
     # an `up` of two nodes sends more requests
-    killed_up(run, cloud, spec(tmp_path, nodes=2, access={"timeout": "1s"}), ("shadeform", round_), 14)
+    killed_up(run, cloud, spec(tmp_path, nodes=2, access={"timeout": "1s"}), journal, f"shadeform {round_}", 14)
 
 
 def test_gc_without_a_journal(run, cloud, tmp_path):
