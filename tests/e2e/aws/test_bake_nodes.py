@@ -44,7 +44,7 @@ def test_bake_use_and_remove(cloud, machine, proxies, tmp_path):
     assert baker.poll() is None, baker.communicate()
     baker.kill()
     baker.communicate()
-    settle(proxy)
+    cloud.lab.call(settle, proxy)
     done = gpuprov.json("bake", path)
     image, = own_images(cloud)
     assert done["image"]["id"] == image["ImageId"] and done["report"] is None

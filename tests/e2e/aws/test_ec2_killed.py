@@ -46,7 +46,7 @@ def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxie
         p.kill()
         p.communicate()
         if journal == "lost":  # nobody knows then what is still on its way to the cloud
-            settle(proxy)
+            cloud.lab.call(settle, proxy)
             forget(gpuprov)
         gpuprov("down", path if i % 2 else name)
         cloud.nothing_of(name)
