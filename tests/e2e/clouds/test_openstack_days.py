@@ -135,7 +135,7 @@ class Lane:
         return killed
 
 
-LANES, CUTS = 6, 2
+LANES, CUTS = 10, 2
 
 
 def moments(rng, calls, changes):
@@ -148,7 +148,7 @@ def moments(rng, calls, changes):
 
 @pytest.mark.parametrize("journal", [True, False])
 def test_killed_at_any_moment_leaves_nothing(cloud, eye, tmp_path, program, journal):
-    """kill -9 at twelve moments of an `up`; then `down`, with the journal of that run or without one. Without it `down`
+    """kill -9 at twenty moments of an `up`; then `down`, with the journal of that run or without one. Without it `down`
     searches for launches of another run for half a minute, so several stacks are cut at the same time."""
     lanes = [Lane(cloud, tmp_path / f"lane{n}", program, f"cut{n}") for n in range(LANES)]
     cuts = moments(random.Random(20261123 + journal), *lanes[0].whole())
