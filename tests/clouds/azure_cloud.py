@@ -63,7 +63,7 @@ class Azure(Rights, Mock):
         self.fail_size, self.fail_name, self.refuse_size, self.quota, self.restricted = {}, {}, {}, {}, set()
         self.tokens, self.operations, self.faults = set(), {}, []
         self.groups, self.things = {}, {}  # lower-case name: group; (group, type, name): thing
-        self.assertion, self.lifetime_s, self.counter = None, 3599, 0
+        self.assertion, self.lifetime_s, self.counter, self.after = None, 3599, 0, "0"  # after: seconds between two polls
         self.begin_rights(SUBSCRIPTION, TENANT)
 
     # --- tokens ---
@@ -117,7 +117,7 @@ class Azure(Rights, Mock):
         o["left"] -= 1
         if o["left"] >= 0:
             return (202, {"Location": self.url + self.target, "Retry-After": "0"}, None) if monitor else \
-                (200, {"Retry-After": "0"}, {"status": "InProgress", "startTime": "2026-01-01T00:00:00Z"})
+                (200, {"Retry-After": self.after}, {"status": "InProgress", "startTime": "2026-01-01T00:00:00Z"})
         if o["done"]:
             o["done"]()
             o["done"] = None
@@ -533,7 +533,7 @@ class Azure(Rights, Mock):
         fail = {"code": code, "message": "Allocation failed. We do not have sufficient capacity."} if code else None
         url = self.begin(ready, fail)
         thing["_operation"] = self.operations[re.search(r"operations/([-0-9a-f]+)", url)[1]]
-        return 201, {"Azure-AsyncOperation": url, "Retry-After": "0"}, self.shown(thing)
+        return 201, {"Azure-AsyncOperation": url, "Retry-After": self.after}, self.shown(thing)
 
     def view(self, thing):
         state = thing["properties"]["provisioningState"].lower()

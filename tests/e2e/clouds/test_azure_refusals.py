@@ -22,6 +22,19 @@ def end(cloud, folder, **spec):
     azure_lab.clean(cloud)
 
 
+def test_operations_are_polled_at_the_pace_that_azure_names(cloud, tmp_path):
+    """Its limits are per subscription and resource, so that Retry-After counts for each operation."""
+    cloud.after, cloud.ready_after = "1", 2
+    assert drive(cloud, tmp_path, "create", nodes=1).rc == 0
+    [launch] = cloud.requests("PUT .*/virtualMachines/")
+    at = {}
+    for r in cloud.requests("GET .*/operations/"):
+        at.setdefault(r["target"], [launch["at"]]).append(r["at"])
+    polled = [times for times in at.values() if times[1] > launch["at"]]
+    assert polled and all(len(t) > 2 and min(b - a for a, b in zip(t, t[1:])) > 0.99 for t in polled), at
+    end(cloud, tmp_path, nodes=1)
+
+
 @pytest.mark.parametrize("code", ["AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest"])
 def test_no_capacity_after_acceptance(cloud, tmp_path, code):
     """The failed machines are removed, and the next zone is tried: three zones, then it is given up."""
