@@ -9,6 +9,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import openstack
 import pytest
 from killing import settle
 from mock import certificate  # noqa: UP026  # tests/clouds/mock.py
@@ -339,3 +340,71 @@ def test_credentials_that_end_while_servers_are_built(cloud, eye, tmp_path):
         assert Drive(env, path, "create").rc == 0
     assert {s.id for s in eye.servers()} == before and len(before) == 2
     assert Drive(env, path, "destroy").rc == 0
+
+
+# --- what the SDK sends ---
+
+def bodies(relay, pattern):
+    """Service and path of each request, without ids, and its body."""
+    sent = [(r["method"] + re.sub(r"/p\d+/v[\d.]+|/[0-9a-f-]{32,36}", "", r["target"]), json.loads(r["body"]))
+            for r in relay.requests(pattern)]
+    relay.log.clear()
+    return sent
+
+
+def sdk_of(relay, **auth):
+    return openstack.connect(load_yaml_config=False, load_envvars=False, auth_url=relay.auth_url, region_name="RegionOne",
+                             compute_default_microversion="2.90", **auth)
+
+
+def test_the_sdk_sends_what_gpuprov_sends(cloud, eye, tmp_path):
+    """The login, and every request that creates something, from openstacksdk and keystoneauth1: the same bodies."""
+    with Relay(cloud) as relay:
+        env, path = environment(cloud, tmp_path, relay=relay), spec(tmp_path, nodes=1)
+        assert Drive(env, path, "create").rc == 0
+        ours = bodies(relay, "^POST")
+        assert Drive(env, path, "destroy").rc == 0
+        relay.log.clear()
+        sdk = sdk_of(relay, auth_type="password", username=env["OS_USERNAME"], password=env["OS_PASSWORD"],
+                     project_name=env["OS_PROJECT_NAME"], user_domain_id=env["OS_USER_DOMAIN_ID"],
+                     project_domain_id=env["OS_PROJECT_DOMAIN_ID"])
+        made = {name.rpartition("/")[2]: body for name, body in ours}
+        key, group = made["os-keypairs"]["keypair"], made["security-groups"]["security_group"]
+        sdk.compute.create_keypair(**key)
+        new = sdk.network.create_security_group(**group)
+        for _, body in [one for one in ours if one[0].endswith("security-group-rules")]:
+            rule = dict(body["security_group_rule"], security_group_id=new.id)
+            rule["ether_type"] = rule.pop("ethertype")
+            rule["remote_group_id"] = new.id if "remote_group_id" in rule else None
+            sdk.network.create_security_group_rule(**{k: v for k, v in rule.items() if v is not None})
+        s = dict(made["servers"]["server"], security_groups=[{"name": new.id}])
+        server = sdk.compute.create_server(**{**{k: v for k, v in s.items() if not k.endswith("Ref")}, "image_id": s["imageRef"],
+                                              "flavor_id": s["flavorRef"]})
+        server = sdk.compute.wait_for_server(server)
+        port = next(sdk.network.ports(device_id=server.id))
+        sdk.network.create_ip(**dict(made["floatingips"]["floatingip"], port_id=port.id))
+        theirs = bodies(relay, "^POST")
+        eye.wipe()
+
+        def same(calls):
+            """Ids of what was made differ."""
+            for _, body in calls:
+                for used in body.get("server", {}).get("security_groups", []):
+                    used["name"] = "X"
+            text = json.dumps(sorted(calls, key=json.dumps))
+            return json.loads(re.sub(r'("(security_group_id|remote_group_id|port_id)": )"[^"]*"', r'\1"X"', text))
+        assert same(ours) == same(theirs) and {"tokens", "servers", "floatingips"} <= made.keys()
+
+
+def test_an_application_credential_logs_in_as_keystoneauth_does(cloud, eye, tmp_path):
+    made = eye.c.identity.create_application_credential(eye.c.current_user_id, "login")
+    with Relay(cloud) as relay:
+        own = {"OS_AUTH_TYPE": "v3applicationcredential", "OS_APPLICATION_CREDENTIAL_ID": made.id,
+               "OS_APPLICATION_CREDENTIAL_SECRET": made.secret}
+        env = environment(cloud, tmp_path, relay=relay, **dict.fromkeys(("OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME")), **own)
+        assert Drive(env, spec(tmp_path), "open").rc == 0
+        sdk_of(relay, auth_type=own["OS_AUTH_TYPE"], application_credential_id=made.id,
+               application_credential_secret=made.secret).authorize()
+        ours, theirs = bodies(relay, "^POST .*/auth/tokens")
+        assert ours == theirs
+    eye.c.identity.delete_application_credential(eye.c.current_user_id, made.id)
