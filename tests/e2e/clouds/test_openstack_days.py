@@ -402,7 +402,10 @@ def test_an_application_credential_logs_in_as_keystoneauth_does(cloud, eye, tmp_
         own = {"OS_AUTH_TYPE": "v3applicationcredential", "OS_APPLICATION_CREDENTIAL_ID": made.id,
                "OS_APPLICATION_CREDENTIAL_SECRET": made.secret}
         env = environment(cloud, tmp_path, relay=relay, **dict.fromkeys(("OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME")), **own)
-        assert Drive(env, spec(tmp_path), "open").rc == 0
+        run = Drive(dict(env, GPUPROV_TRACE="all"), spec(tmp_path), "list")
+        assert run.rc == 0 and "/v3/auth/tokens" in run.stderr
+        token = relay.requests("^GET /p8774")[0]["headers"]["x-auth-token"]
+        assert made.secret not in run.stderr and token not in run.stderr and len(token) > 20
         sdk_of(relay, auth_type=own["OS_AUTH_TYPE"], application_credential_id=made.id,
                application_credential_secret=made.secret).authorize()
         ours, theirs = bodies(relay, "^POST .*/auth/tokens")
