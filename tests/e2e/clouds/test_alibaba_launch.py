@@ -171,14 +171,17 @@ def test_calls_before_the_launch(tmp_path, cloud):
 @pytest.mark.parametrize("market", ["spot", "on-demand"])
 def test_prices_are_read_with_the_types(tmp_path, market):
     """By the catalogue's names: each once, and those that the region does not sell leave nothing."""
-    with alibaba.Alibaba(latency=0.4) as cloud:
-        found = Drive(environment(cloud, tmp_path), spec(tmp_path, market), "offers")["offers"]
-        assert found and all(o["price"] > 0 and "catalogue" not in o["price_source"] for o in found)
-        reads = cloud.actions("DescribeInstanceTypes", "DescribeAvailableResource", "DescribeImages", "DescribeVSwitches",
-                              "DescribeAccountAttributes", "DescribePrice", "DescribeSpotPriceHistory")
-        asked = [query(r)["InstanceType"] for r in cloud.actions("DescribePrice", "DescribeSpotPriceHistory")]
-        assert len(asked) == len(set(asked)) > len({o["type"] for o in found})
-        assert max(r["at"] for r in reads) < min(r["end"] for r in reads)
+    for latency in (0.4, 2):  # long beside what a machine needs to send them; the second where a busy one needed longer
+        with alibaba.Alibaba(latency=latency) as cloud:
+            found = Drive(environment(cloud, tmp_path), spec(tmp_path, market), "offers")["offers"]
+            assert found and all(o["price"] > 0 and "catalogue" not in o["price_source"] for o in found)
+            reads = cloud.actions("DescribeInstanceTypes", "DescribeAvailableResource", "DescribeImages", "DescribeVSwitches",
+                                  "DescribeAccountAttributes", "DescribePrice", "DescribeSpotPriceHistory")
+            asked = [query(r)["InstanceType"] for r in cloud.actions("DescribePrice", "DescribeSpotPriceHistory")]
+            assert len(asked) == len(set(asked)) > len({o["type"] for o in found})
+        if side_by_side := max(r["at"] for r in reads) < min(r["end"] for r in reads):
+            break
+    assert side_by_side, reads
 
 
 def test_a_price_has_the_disk_that_the_image_needs(tmp_path, cloud):
