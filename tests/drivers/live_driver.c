@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Test program: live_driver NODES STEP_MS: walks that many nodes through the story's phases on the
- * live writer, so that a person can look at it in a terminal of any size. Not part of gpuprov. */
+/* Test program: live_driver NODES STEP_MS [FILE]: walks that many nodes through the story's phases on the
+ * live writer, so that a person can look at it in a terminal of any size. With FILE it stands still in the
+ * middle until that file is there. Not part of gpuprov. */
 #include "base/gp_base.h"
 
 #include "base/clock.h"
 #include "output/output.h"
+
+#include <unistd.h>
 
 static const char *const texts[] = {"i-0f3a is pending", "connection refused",     "installing htop (3 of 12)",
                                     "memory 12 GB/s",    "waiting for the others", "step 120 of 200, loss 1.71"};
@@ -29,6 +32,7 @@ int main(int argc, char **argv) {
             else event_emit(s, (int)n, ph, EVENT_PROGRESS, ph == NODE_GANG ? "train.ddp" : "", "%s", texts[at]);
         }
         if (t == 3) event_emit(s, 1, NODE_BOOTSTRAPPING, EVENT_WARN, "packages", "slow mirror");
+        while (t == 4 && argc > 3 && access(argv[3], F_OK) != 0) gp_sleep(20, NULL, NULL);
         gp_sleep(step_ms, NULL, NULL);
     }
     progress_close(p);

@@ -183,13 +183,15 @@ def test_a_failing_step_is_named_and_resumed(gpuprov, spec, tmp_path):
 
 def test_a_package_manager_of_the_machine_is_named(gpuprov, spec):
     """Nodes share /usr with the machine. A change there broke steps with 'Stale file handle' and no word of the cause."""
-    path = spec(SPEC.format(name="stale", nodes=1).replace('run: "echo hello > /opt/hello"', 'run: "sleep 4; exit 1"'))
+    path = spec(SPEC.format(name="stale", nodes=1).replace(
+        'run: "echo hello > /opt/hello"', 'run: "touch /opt/here; until test -e /opt/go; do sleep 0.1; done; exit 1"'))
     p = gpuprov.popen("up", path)
-    wait_for(lambda: any((gpuprov.state / "local").glob("*/nodes/*")), 60)
+    wait_for(lambda: gpuprov("ssh", "stale/0", "--", "test -e /opt/here", code=None).code == 0, 120)
     time.sleep(2)  # the times of files are compared by the second
     made = pathlib.Path("/usr/local/lib/gpuprov-test-stale")
     made.mkdir()
     made.rmdir()
+    gpuprov("ssh", "stale/0", "--", "touch /opt/go")
     _, err = p.communicate(timeout=120)
     assert p.returncode == 6
     assert "possible cause: " in err and "on this machine at 20" in err and "while the node used its files" in err, err

@@ -17,6 +17,16 @@ from waiting import wait_for
 NOBODY = 65534
 
 
+def has_open(pid, path):
+    """Whether the process has this file open. Other users see no files of one that may not be dumped: main has begun then."""
+    try:
+        return str(path) in [os.readlink(f) for f in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    except FileNotFoundError:  # closed meanwhile
+        return False
+    except PermissionError:
+        return True
+
+
 @pytest.fixture
 def waiting(program, tmp_path):
     """Starts the program as an ordinary user, in a folder of its own, and leaves it waiting for a spec."""
@@ -39,8 +49,7 @@ def waiting(program, tmp_path):
                                   "GPUPROV_STATE_DIR": str(folder / "state")},
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)), **user)
         started.append(p)
-        # it waits for the fifo: main has begun long before
-        wait_for(lambda: pathlib.Path(f"/proc/{p.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S")
+        wait_for(lambda: has_open(p.pid, fifo))  # main has begun long before
         return p
 
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]

@@ -19,7 +19,7 @@ class Terminal:
 
     def __init__(self, folder, columns, rows, command):
         self.tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
-        self.done = folder / "done"
+        self.done, self.go_on = folder / "done", folder / "go-on"
         self.run("new-session", "-d", "-x", str(columns), "-y", str(rows),
                  f"{command}; echo END; touch {self.done}; cat")
 
@@ -43,7 +43,7 @@ def terminal(tmp_path):
     opened = []
 
     def start(columns, rows, nodes, step_ms):
-        opened.append(Terminal(tmp_path, columns, rows, f"{DRIVER} {nodes} {step_ms}"))
+        opened.append(Terminal(tmp_path, columns, rows, f"{DRIVER} {nodes} {step_ms} {tmp_path}/go-on"))
         return opened[-1]
     yield start
     for t in opened:
@@ -57,6 +57,7 @@ def test_only_what_stays_is_in_the_history(terminal):
     """More nodes than lines: the live area fills the screen from its first row on."""
     t = terminal(80, 12, 40, 20)
     t.wait(lambda: any(HEADING.match(line) for line in t.screen()))
+    t.go_on.touch()
     t.wait(t.done.exists)
     t.wait(lambda: "END" in t.screen())
     lines = t.screen(history=True)
@@ -70,6 +71,7 @@ def test_a_resize_in_the_middle_leaves_nothing_behind(terminal):
     t = terminal(80, 20, 6, 150)
     t.wait(lambda: any(HEADING.match(line) for line in t.screen()))
     t.run("resize-window", "-x", "38", "-y", "20")
+    t.go_on.touch()
     t.wait(lambda: any("ready: in" in line for line in t.screen()))
     t.wait(t.done.exists)
     t.wait(lambda: "END" in t.screen())
