@@ -421,8 +421,11 @@ static void test_time_that_stood_still(void **state) {
     open_device(&device_cuda, &d);
     assert_int_equal(device_cuda.alloc(d, sizeof word, &at, &err), 0);
     setenv("GPUPROV_STANDIN", "hang_after=0", 1);
+    int begins[2];
+    assert_int_equal(pipe(begins), 0);
     pid_t self = getpid(), child = fork();
     if (child == 0) {
+        if (read(begins[0], &word, 1) != 1) _exit(1);
         usleep(100000);
         kill(self, SIGSTOP);
         usleep(2500000);
@@ -432,9 +435,12 @@ static void test_time_that_stood_still(void **state) {
     int64_t began = clock_ms();
     struct copy_args c = {
         .kind = COPY_TO_DEVICE, .dev = at, .host = &word, .bytes = sizeof word, .deadline_ms = clock_deadline(2000)};
+    assert_int_equal(write(begins[1], "x", 1), 1); /* the time of the copy runs */
     assert_int_equal(device_cuda.copy(d, &c, &err), -GP_ETIMEOUT);
     assert_true(clock_ms() - began >= 4400);
     assert_int_equal(waitpid(child, NULL, 0), child);
+    close(begins[0]);
+    close(begins[1]);
     device_cuda.close(d);
     unsetenv("GPUPROV_STANDIN");
 }

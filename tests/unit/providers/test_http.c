@@ -238,8 +238,11 @@ static void test_never_twice(void **state) {
     http_close(h);
 }
 
+/* Once the three that fit at a time have arrived, or after a minute. */
 static void *cancel_soon(void *cancel) {
-    gp_sleep(500, NULL, NULL);
+    int64_t end = clock_deadline(60000);
+    while (clock_left_ms(end) > 0 && (!seen("/hang?1") || !seen("/hang?2") || !seen("/hang?3")))
+        gp_sleep(20, NULL, NULL);
     gp_cancel_set(cancel);
     return NULL;
 }
@@ -279,9 +282,9 @@ static void test_many_paced(void **state) {
     GP_AUTO_JSON json_t *j = server_state();
     const json_t *times = json_object_get(json_object_get(j, "times"), "/ok/paced");
     assert_int_equal(json_array_size(times), 3);
-    for (size_t i = 1; i < 3; i++)
-        assert_true(json_integer_value(json_array_get(times, i)) - json_integer_value(json_array_get(times, i - 1)) >
-                    150);
+    for (size_t i = 1; i < 3;
+         i++) /* by the same clock; a busy server may note one arrival late, and the next in time */
+        assert_true(json_integer_value(json_array_get(times, i)) >= start + (int64_t)i * 200 - 50);
     many_free(m);
     http_close(h);
 }

@@ -255,7 +255,7 @@ static void test_half_a_line_is_not_told(void **state) {
     str_init(&seen, 1000);
     struct ssh_exec_opts o = {.on_line = one_line, .ctx = &seen};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
-    GP_AUTO_FREE char *endless = fx_endless("printf '::at 12'; sleep 1; kill -9 $PPID; exec sleep 600");
+    GP_AUTO_FREE char *endless = fx_endless("printf '::at 12'; sleep 3; kill -9 $PPID; exec sleep 600");
     exec(s, endless, &o, &r);
     assert_int_equal(r.end, SSH_LOST);
     assert_string_equal(seen.s, "[5:beg]");

@@ -188,7 +188,7 @@ static void break_once(const char *shown) {
     unlink(cut);
     const char *good = RANK(PASS("train.ddp") END);
     GP_AUTO_FREE char *cuts = xasprintf("if [ $1 = follow ] && [ ! -e \"$HOME/cut\" ]; then : >\"$HOME/cut\"; "
-                                        "%s \"$3/rank.jsonl\"; sleep 0.3; kill -9 $PPID; sleep 5; fi\n%s",
+                                        "%s \"$3/rank.jsonl\"; sleep 2; kill -9 $PPID; sleep 5; fi\n%s",
                                         shown, good);
     if (run_gang(&b, good, cuts, &err) != 0) fail_msg("%s", err.msg);
     assert_true(fs_exists(cut));
