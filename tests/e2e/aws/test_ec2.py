@@ -285,19 +285,24 @@ def test_the_nodes_own_end(program, tmp_path):
     with clouds.Ec2Lab(tmp_path) as lab:
         cloud, gpuprov = Cloud(lab), InLab(lab, program, tmp_path / "state", tmp_path)
         path = tmp_path / "spec.yaml"
-        path.write_text(SPEC.format(name="llm", nodes=1, offers=HERE, ttl="1m", require="host.memory", bootstrap="",
-                                    access="", image=cloud.images[HERE]).replace("echo hello > ~/hello", "sleep 600"))
-        p = gpuprov.popen("up", path)
-        try:
-            [one] = wait_for(cloud.alive, 60)
-            host = lab.host(one["InstanceId"])
-            host.wait_ssh()
-            # the wall clock counts only where it is known to be right, which nothing in a lab says
-            host.sh("mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized")
-            _, err = p.communicate(timeout=300)
-        finally:
-            p.kill()
-        assert p.returncode == 6 and "llm/0 bootstrap: failed: its deadline passed in phase 'bootstrap' (limits.ttl is 1m)" in err, err
+        for ttl in ("1m", "5m"):  # on a busy machine a minute may be over before the step begins
+            path.write_text(SPEC.format(name="llm", nodes=1, offers=HERE, ttl=ttl, require="host.memory", bootstrap="",
+                                        access="", image=cloud.images[HERE]).replace("echo hello > ~/hello", "sleep 600"))
+            p = gpuprov.popen("up", path)
+            try:
+                [one] = wait_for(cloud.alive, 120)
+                host = lab.host(one["InstanceId"])
+                wait_for(lambda h=host, up=p: h.ssh_up() or up.poll() is not None, 400)
+                # the wall clock counts only where it is known to be right, which nothing in a lab says
+                host.sh("mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized", check=False)
+                _, err = p.communicate(timeout=500)
+            finally:
+                p.kill()
+            if "in phase 'bootstrap'" in err:
+                break
+            gpuprov("down", path)
+        said = f"llm/0 bootstrap: failed: its deadline passed in phase 'bootstrap' (limits.ttl is {ttl})"
+        assert p.returncode == 6 and said in err, err
         lab.wait_no_host(one["InstanceId"])
         assert lab.about(one["InstanceId"])["ended"] == "itself"
         assert cloud.alive() == []
