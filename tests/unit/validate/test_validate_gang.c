@@ -472,6 +472,7 @@ static void test_nccl_over_two_nodes(void **state) {
         print_message("skipped: this build has no CUDA agent, or no stand-ins\n");
         skip();
     }
+    int late = 0;
     for (int wrong = 0; wrong < 2; wrong++) {
         struct bench b;
         struct gp_error err = {0};
@@ -494,6 +495,13 @@ static void test_nccl_over_two_nodes(void **state) {
         const struct check_result *all = &b.report.gang.items[0];
         if (all->verdict != (wrong ? VERDICT_FAIL : VERDICT_PASS))
             fail_msg("%s: %s", verdict_name(all->verdict), all->message);
+        /* on a busy machine the search may have no time left: once more */
+        bool search_ended = strstr(all->message, "the time was over") == NULL;
+        if (wrong && !search_ended && late++ < 4) {
+            bench_close(&b);
+            wrong--;
+            continue;
+        }
         if (wrong) {
             assert_contains(all->message, "to blame: llm/1 gpu 1)");
             assert_int_equal(b.rns[0].checks.items[0].verdict, VERDICT_ERROR);
