@@ -32,12 +32,15 @@ def environment(cloud, folder, user="gpu", relay=None, **more):
     return {k: v for k, v in env.items() if v is not None}
 
 
+DRIVE = ec2.BUILD / "tests/drivers/provider_drive"
+
+
 class Drive:
     """One run of tests/drivers/provider_drive."""
 
-    def __init__(self, env, spec_path, *words, timeout=300):
-        done = subprocess.run([str(ec2.BUILD / "tests/drivers/provider_drive"), "openstack", str(spec_path), *words],
-                              env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    def __init__(self, env, spec_path, *words):
+        done = subprocess.run([str(DRIVE), "openstack", str(spec_path), *words], env=env, capture_output=True, text=True,
+                              timeout=300, check=False)
         self.rc, self.stderr = done.returncode, done.stderr
         assert done.stdout.strip(), f"no result, exit {done.returncode}: {done.stderr[-2000:]}"
         self.result = json.loads(done.stdout)
