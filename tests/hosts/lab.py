@@ -45,7 +45,7 @@ def why_not():
     try:
         probe = subprocess.run(
             ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc",
-             "mount", "-t", "tmpfs", "x", "/run"], capture_output=True, timeout=30, check=False)
+             "mount", "-t", "tmpfs", "x", "/run"], capture_output=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
         return "unshare does not answer"
     return None if probe.returncode == 0 else "unshare: " + probe.stderr.decode().strip()
@@ -127,7 +127,7 @@ class Host:
     def ssh_up(self, port=22):
         """True when something says an SSH banner."""
         probe = "exec 3<>/dev/tcp/%s/%d && head -c 4 <&3" % (self.address, port)
-        done = self.lab.run(["timeout", "2", "bash", "-c", probe], capture_output=True)
+        done = self.lab.run(["timeout", "10", "bash", "-c", probe], capture_output=True)
         return done.stdout[:4] in (b"SSH-", "SSH-")
 
     def wait_ssh(self, seconds=120):
@@ -276,7 +276,7 @@ def _sweep_cgroups(lab):
     """Removes the control groups that a lab's hosts had."""
     for top in (*glob.glob("/sys/fs/cgroup/*"), "/sys/fs/cgroup"):
         mine = os.path.join(top, "gp-" + lab)
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while os.path.isdir(mine) and time.monotonic() < end:
             for where, _, _ in os.walk(mine, topdown=False):
                 try:

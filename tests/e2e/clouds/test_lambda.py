@@ -225,12 +225,13 @@ def test_key_is_never_sent_in_the_clear(run, cloud, tmp_path):
 
 
 def test_pace(run, cloud, tmp_path):
-    """Launches keep the distance of the description, 12 times that of other requests."""
-    run("up", spec(tmp_path, nodes=3), code=6, env={"GPUPROV_LAMBDA_PACE_MS": "30"})
+    """Launches keep the distance of the description, 12 times that of other requests. The stand-in may note one late, and
+    the next in time."""
+    run("up", spec(tmp_path, nodes=3), code=6, env={"GPUPROV_LAMBDA_PACE_MS": "100"})
     a, b, c = cloud.launches
-    assert min(b - a, c - b) > 0.3
+    assert min(b - a, c - b) > 0.7 and c - a > 1.9
     at = [r["at"] for r in cloud.log]
-    assert (at[-1] - at[0]) / (len(at) - 1) > 0.029
+    assert (at[-1] - at[0]) / (len(at) - 1) > 0.09
     run("down", tmp_path / "spec.yaml")
 
 

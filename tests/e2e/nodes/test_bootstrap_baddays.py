@@ -130,8 +130,8 @@ def test_what_follows_a_step_is_killed(node):
     def kill(lines):
         saw(lines, "begins")
         for n in range(6):  # more often than a row of them may be
-            wait_for(lambda: node.host.sh("pkill -TERM -x -f 'sh -s'", check=False).returncode == 0, 20)
-            wait_for(lambda n=n: sum("reconnects" in line for line in lines) > n, 20)
+            wait_for(lambda: node.host.sh("pkill -TERM -x -f 'sh -s'", check=False).returncode == 0, 60)
+            wait_for(lambda n=n: sum("reconnects" in line for line in lines) > n, 60)
         node.host.put("/home/ops/go", "", uid=1000)
     node.run(*node.step("s", run), during=kill)
     assert node.host.file("/home/ops/runs").read_text() == "x\n"

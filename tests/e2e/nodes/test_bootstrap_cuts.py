@@ -42,10 +42,10 @@ class Relayed:
         relay = self.lab.popen([sys.executable, ROOT / "tests/hosts/relay.py", PORT, self.node.host.address,
                                 22, plan_file, log])
         try:
-            wait_for(lambda: "listens" in log.read_text(), 20)
+            wait_for(lambda: "listens" in log.read_text(), 60)
             p = self.lab.run([DRIVER, what, "127.0.0.1", "ops", self.lab.key, keys or self.node.host.host_key(),
                               "--port", PORT, *options],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
         finally:
             relay.kill()
             relay.wait()

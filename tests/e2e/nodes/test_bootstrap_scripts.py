@@ -69,7 +69,7 @@ def runs(home, pid):
 def test_a_process_without_a_command_line_runs(home):
     """As one has none for a moment while it starts another program. A zombie has ended."""
     child = subprocess.Popen(["bash", "-c", 'exec -a "" cat'], stdin=subprocess.PIPE)
-    wait_for(lambda: pathlib.Path("/proc/%d/cmdline" % child.pid).read_bytes() == b"\0", 20)
+    wait_for(lambda: pathlib.Path("/proc/%d/cmdline" % child.pid).read_bytes() == b"\0", 60)
     assert runs(home, child.pid)
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie

@@ -101,7 +101,7 @@ def test_a_node_as_it_should_be(lab, boot, tmp_path):
     host.wait_ssh()
     # the very first connection shows the key that we gave, and lets the login key in
     said = ssh(lab, tmp_path, host, "id -un; sudo -n id -un; ls /etc/ssh/ssh_host_*; "
-               "timeout 60 cloud-init status --wait; cat /run/cloud-init/result.json")
+               "timeout 300 cloud-init status --wait; cat /run/cloud-init/result.json")
     assert said.returncode == 0, said
     assert said.stdout.split()[:2] == ["gpuprov", "root"]
     assert "ssh_host_ed25519_key" in said.stdout and "ssh_host_rsa" not in said.stdout
@@ -212,7 +212,7 @@ def test_a_shutdown_that_hangs_is_forced(tmp_path):
     p = subprocess.Popen(["sh", tmp_path / "deadline.sh", tmp_path / "conf"], stdout=subprocess.DEVNULL,
                          env={**os.environ, "PATH": "%s:%s" % (tools, os.environ["PATH"])})
     try:
-        wait_for(lambda: (tmp_path / "sysrq").exists() and (tmp_path / "sysrq").read_text(), 30)
+        wait_for(lambda: (tmp_path / "sysrq").exists() and (tmp_path / "sysrq").read_text(), 120)
         assert (tmp_path / "log").read_text() == "poweroff\npoweroff -f\n"
         assert (tmp_path / "sysrq").read_text() == "o\n"
     finally:

@@ -83,7 +83,7 @@ def test_the_agent_dies_with_it(gpuprov):
     p.kill()
     p.communicate()
     assert children
-    wait_for(lambda: not any(pathlib.Path(f"/proc/{c}").exists() for c in children), 30)  # the agent ends with it
+    wait_for(lambda: not any(pathlib.Path(f"/proc/{c}").exists() for c in children), 120)  # the agent ends with it
 
 
 @pytest.mark.long
