@@ -50,6 +50,11 @@ def nothing_left(gpuprov, before, tmp_path):
     wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
 
 
+def trained(check):
+    """Sound nodes that share the cores of a busy machine may be told slow, and nothing else."""
+    return check["verdict"] == "pass" or (check["verdict"], check["code"]) == ("degraded", "slow_rank")
+
+
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
@@ -61,11 +66,11 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     assert up["report"]["ready"] is True
     for node in up["report"]["nodes"]:
         verdicts = {c["check"]: c["verdict"] for c in node["checks"]}
-        assert verdicts["train.ddp"] == "pass", verdicts
+        assert trained(next(c for c in node["checks"] if c["check"] == "train.ddp")), node["checks"]
         assert verdicts["host.memory"] == "pass"
         assert verdicts["host.clock"] == "skipped", "its clock is the controller's"
     gang = {c["check"]: c for c in up["report"]["gang"]}
-    assert gang["train.ddp"]["verdict"] == "pass"
+    assert trained(gang["train.ddp"]), gang["train.ddp"]
     metrics = {m["name"]: m["value"] for m in gang["train.ddp"]["metrics"]}
     assert metrics["loss"] < 1.55
     status = gpuprov.json("status", "e2e")["stacks"][0]
