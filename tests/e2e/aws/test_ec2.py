@@ -79,10 +79,10 @@ def test_from_a_spec_to_proven_nodes_and_back(cloud, machine, spec, nodes, marke
     up = gpuprov.json("up", path, timeout=300)
     assert up["report"]["ready"] is True
     for n in range(nodes):
-        assert verdicts(up, n)["train.ddp"] == verdicts(up, n)["host.memory"] == "pass"
+        assert verdicts(up, n)["host.memory"] == "pass" and verdicts(up, n)["train.ddp"] in ("pass", "degraded")
     gang = {r["check"]: r["verdict"] for r in up["report"]["gang"]}
-    assert gang["train.ddp"] == "pass" and gang["nccl.values"] == "skipped"
-    assert gang["net.pair"] in ("pass", "degraded")  # four nodes share this machine's cores
+    assert gang["nccl.values"] == "skipped"
+    assert {gang["train.ddp"], gang["net.pair"]} <= {"pass", "degraded"}  # four nodes share this machine's cores
     alive = {i["InstanceId"]: i for i in cloud.alive()}
     assert sorted(alive) == sorted(n["id"] for n in up["stack"]["nodes"]) and len(alive) == nodes
     assert len({i["ClientToken"] for i in alive.values()}) == 1  # the gang in one call
