@@ -178,6 +178,18 @@ static int fail_reply(struct call_ctx *c, const char *what, const struct http_re
     return cloud_fail(err, what, &c->said, row);
 }
 
+/* Proxies and captive portals in between answer too, with their own clocks: only a success in the service's form
+ * counts, and its own error for a request whose time or credentials are wrong. */
+static bool is_cloud_time(const struct call_ctx *c, const struct http_resp *resp) {
+    const struct cloud_error *row = said_row(c);
+    if (c->malformed || resp->status >= 500) return false;
+    if (row != NULL)
+        return row->class == CLOUD_CLOCK || row->class == CLOUD_STALE || str_starts(c->said.code, "AuthFailure");
+    if (resp->status != 200 || c->is_json) return resp->status == 200;
+    GP_AUTO_FREE char *root = xasprintf("%sResponse", c->call->action);
+    return str_eq(c->reply->xml->name, root);
+}
+
 static int attempt(struct aws *a, const struct aws_call *call, const struct aws_cred *cred, struct aws_reply *ret,
                    struct gp_error *err) {
     GP_AUTO_FREE char *endpoint = aws_endpoint(&a->cfg, call->service, call->region);
@@ -224,7 +236,7 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
     trace_call(&c, what);
     int r = http_call(a->http, &req, &resp, err);
     ret->sent = resp.sent;
-    if (r == 0) cloud_clock_set(&a->base, &resp);
+    if (r == 0 && is_cloud_time(&c, &resp)) cloud_clock_set(&a->base, &resp);
     if (r == 0 && (resp.status != 200 || c.malformed || c.said.code[0] != '\0')) r = fail_reply(&c, what, &resp, err);
     bool open = cloud_outcome_open(&resp, resp.status == 0 ? r : 0, said_row(&c));
     if (r != 0 && (call->flags & AWS_ONCE) && open) r = cloud_to_unknown(err);

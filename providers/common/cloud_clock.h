@@ -7,7 +7,8 @@
 #include "providers/provider.h"
 
 int64_t cloud_now_s(const struct provider *p); /* wall */
-/* Sets the skew from a reply's Date; a difference of two seconds or less counts as none. */
+/* Sets the skew from the Date of a reply that is known to be the cloud's own; a difference of two seconds or less
+ * counts as none. */
 void cloud_clock_set(struct provider *p, const struct http_resp *resp);
 /* True if the skew has changed so much since skew_s that a request refused for its time may now succeed. */
 bool cloud_clock_moved(const struct provider *p, int64_t skew_s);

@@ -126,10 +126,18 @@ static void prepare(struct attempt *a, struct http_req *req) {
     trace_body(a->r, call);
 }
 
+/* Proxies and captive portals in between answer too, with their own clocks: only a success in the cloud's form counts,
+ * and the cloud's own error for a request whose time or credentials are wrong. */
+static bool is_cloud_time(const struct attempt *a, const struct http_resp *resp) {
+    if (a->reply->json == NULL || a->malformed || resp->status >= 500) return false;
+    if (a->row == NULL) return resp->status / 100 == 2;
+    return a->row != &refused_key && (a->row->class == CLOUD_CLOCK || a->row->class == CLOUD_STALE);
+}
+
 /* http: the result of http_call, err its error. The result of the call. */
 static int judge_whole(struct attempt *a, const struct http_resp *resp, int http, struct gp_error *err) {
     int r = http;
-    if (http == 0) cloud_clock_set(a->r->provider, resp);
+    if (http == 0 && is_cloud_time(a, resp)) cloud_clock_set(a->r->provider, resp);
     if (http == 0 && a->row != NULL) {
         str_put(a->reply->code, sizeof a->reply->code, a->said.code);
         r = cloud_fail(err, a->call->what, &a->said, a->row);

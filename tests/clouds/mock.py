@@ -202,7 +202,10 @@ class Mock:
     @staticmethod
     def _send(handler, status, extra, obj):
         data = b"" if obj is None else obj if isinstance(obj, bytes) else json.dumps(obj).encode()
-        handler.send_response(status)
+        if any(k.lower() == "date" for k in extra):
+            handler.send_response_only(status)
+        else:
+            handler.send_response(status)
         if data and not any(k.lower() == "content-type" for k in extra):
             handler.send_header("Content-Type", "application/json; charset=utf-8")
         for name, value in extra.items():

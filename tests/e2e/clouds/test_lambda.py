@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuprov at Lambda Cloud's stand-in: the built program from check to down and gc, credentials, refusals, replies of
 another form than documented, kills. Nodes never answer SSH here."""
+import email.utils
 import json
+import time
 
 import lambda_world
 import pytest
@@ -422,4 +424,36 @@ def test_gc_without_a_journal(run, cloud, tmp_path):
     assert {i for i in cloud.instances if cloud.instances[i]["status"] != "terminating"} == young
     assert len(cloud.keys) == 1
     run("down", "young", "--in", "lambda")
+    assert cloud.left() == []
+
+
+# --- the clock ---
+
+def from_a_proxy(status, days):
+    """A reply of something between here and the cloud, with a clock of its own."""
+    date = email.utils.formatdate(time.time() + days * 86400, usegmt=True)
+    return {"times": None, "status": status, "obj": b"<html>Log in</html>",
+            "headers": {"Date": date, "Content-Type": "text/html"}}
+
+
+@pytest.mark.parametrize("status, days", [(502, 365), (403, 365), (403, -365)])
+def test_a_proxys_clock_is_not_the_clouds(run, cloud, tmp_path, status, days):
+    """Its reply is the last one of each list: nothing expires by its date, and what has expired is ended."""
+    path = spec(tmp_path, name="one")
+    run("up", path, code=6)
+    cloud.rule("GET .*/firewall-rulesets", "reply", **from_a_proxy(status, days))
+    node, = cloud.instances.values()
+    if days > 0:
+        shown = run("status", "one", code=None)
+        gone = run("gc", "lambda", code=None)
+        again = run("up", path, code=None)
+        assert "clock" not in gone.out + gone.err and "destroys what is left" not in shown.out, (shown, gone)
+        assert "deadline" not in again.err and node["status"] != "terminating", again.err
+    else:
+        node["tags"] = [{**t, "value": PAST} if t["key"] == "gpuprov:expires" else t for t in node["tags"]]
+        gone = run("gc", "lambda", code=None)
+        assert "clock" not in gone.out + gone.err and node["status"] == "terminating", gone
+    assert cloud.requests("GET .*/firewall-rulesets")[-1]["status"] == status
+    cloud.rules.clear()
+    run("down", path)
     assert cloud.left() == []

@@ -19,6 +19,7 @@ Prints both ports, then serves until its standard input ends. Its certificate is
 import asyncio
 import collections
 import datetime
+import email.utils
 import ipaddress
 import json
 import os
@@ -63,6 +64,9 @@ async def answer(target, body, fields=None):
             return (429 if path == "/busy" else 503), {"retry-after": "1"}, b"later"
         if path == "/status":
             return int(query[:3]), {}, body
+        if path == "/date":
+            status, seconds = query.split(",")
+            return int(status), {"date": email.utils.formatdate(time.time() + int(seconds), usegmt=True)}, body
         if path == "/text":
             return 200, {}, query.encode()
         if path == "/stale" and (fields or {}).get("authorization") != "new":

@@ -16,6 +16,7 @@ static const struct cloud_error rows[] = {
     {"NoStock", GP_ECAPACITY, GP_SCOPE_ZONE, CLOUD_NO, ""},
     {"TokenExpired", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_STALE, "log in again"},
     {"Broken", GP_EPROTO, GP_SCOPE_REGION, CLOUD_TROUBLE, ""},
+    {"Skewed", GP_EAUTH, GP_SCOPE_PROVIDER, CLOUD_CLOCK, ""},
 };
 
 struct cloud {
@@ -366,6 +367,47 @@ static void test_urls(void **state) {
     }
 }
 
+/* A proxy or a captive portal on the way answers with its own clock: only the cloud's replies set the cloud's. */
+static void test_the_clock_is_the_clouds(void **state) {
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        unsigned flags;
+        bool counts;
+    } cases[] = {
+        {200, "{\"id\": 7}", 0, true},
+        {403, "{\"code\": \"Skewed\"}", 0, true}, /* the request is signed again with the right time */
+        {401, "{\"code\": \"TokenExpired\"}", 0, true},
+        {502, "<html>Bad gateway</html>", 0, false},
+        {502, "{\"message\": \"Bad gateway\"}", 0, false},
+        {502, "{\"code\": \"Broken\"}", 0, false},
+        {200, "<html>Log in to the network</html>", 0, false},
+        {200, "", 0, false},
+        {302, "", 0, false},
+        {403, "<html>Forbidden</html>", 0, false},
+        {403, "{\"code\": \"NoStock\"}", 0, false},
+        {401, "{\"message\": \"Who are you?\"}", 0, false},
+        {401, "", 0, false},
+        {404, "<html>Not found</html>", REST_MISSING, false},
+        {407, "<html>Log in to the proxy</html>", 0, false},
+    };
+    for (size_t k = 0; k < 2 * GP_ARRAY_LEN(cases); k++) {
+        size_t i = k / 2;
+        int year_s = (k % 2 == 0 ? -365 : 365) * 86400;
+        int64_t want_s = cases[i].counts ? year_s : 300;
+        struct cloud c;
+        GP_AUTO_REST struct rest_reply reply = {0};
+        cloud_open(&c);
+        c.base.clock_skew_s = 300; /* as an earlier reply had it */
+        GP_AUTO_FREE char *target = xasprintf("/date?%d,%d", cases[i].status, year_s);
+        struct rest_call call = call_of(&c, target, cases[i].body, REST_OPTIONAL | cases[i].flags);
+        rest_call(&c.rest, &call, &reply, NULL);
+        if (llabs(c.base.clock_skew_s - want_s) > 60) fail_msg("%zu: %lld", i, (long long)c.base.clock_skew_s);
+        cloud_close(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_success),
@@ -377,6 +419,7 @@ int main(void) {
         cmocka_unit_test(test_pages_side_by_side),
         cmocka_unit_test(test_other_servers),
         cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_the_clock_is_the_clouds),
     };
     return cmocka_run_group_tests_name("rest", tests, start_server, stop_server);
 }
