@@ -128,8 +128,9 @@ static void destroy_part(struct azure *a, const struct azure_handle *h, struct g
     if (r != 0 && r != -GP_EEXISTS) first_error(first, &e); /* still in use: the next call removes it */
 }
 
-/* Its name follows from the uid: it is no later stack's. A machine that lives keeps its right to end itself. */
-static void destroy_grant(struct azure *a, const struct azure_handle *h, struct gp_error *first) {
+/* Its name follows from the uid: it is no later stack's. A machine that lives keeps its right to end itself, and its
+ * group stays, because nothing lists the assignments of a group that is gone. False: it was kept for that. */
+static bool destroy_grant(struct azure *a, const struct azure_handle *h, struct gp_error *first) {
     GP_AUTO_REST struct rest_reply vm = {0}, reply = {0};
     GP_AUTO_FREE char *of = azure_url(
         a, AZURE_COMPUTE, "/resourceGroups/%s/providers/Microsoft.Compute/" AZURE_VM "/%s", h->group, h->name);
@@ -138,9 +139,10 @@ static void destroy_grant(struct azure *a, const struct azure_handle *h, struct 
     int r = azure_call(a, "GET", of, NULL, REST_MISSING, &vm, &e);
     bool lives = r == 0 && vm.status != 404 &&
                  strcasecmp(json_str(vm.json, "properties.provisioningState", ""), "Deleting") != 0;
-    if (lives) return; /* the next call, after the request to delete it */
+    if (lives) return false; /* the next call, after the request to delete it */
     if (r == 0) r = azure_call(a, "DELETE", url, NULL, REST_MISSING, &reply, &e);
     if (r != 0) first_error(first, &e);
+    return r == 0;
 }
 
 /* --- the group --- */
@@ -233,6 +235,7 @@ static bool with_group(const struct resource_list *what, const struct azure_hand
 
 int azure_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
     struct azure *a = azure_of(p);
+    GP_AUTO_STRV struct strv kept = {0}; /* groups with an assignment that was not deleted */
     struct gp_error first = {0};
     destroy_machines(a, what, &first);
     for (int last = 0; last <= 1; last++) { /* groups last */
@@ -247,11 +250,11 @@ int azure_destroy(struct provider *p, const struct resource_list *what, struct g
             if (r->kind == RES_INSTANCE || r->state == RES_GONE || !is_ours(a, r)) continue;
             if (!azure_handle_read(r->id, &h)) continue;
             if (r->kind == RES_GRANT) { /* after the request to delete its machine, before its group */
-                if (last == 0) destroy_grant(a, &h, &first);
+                if (last == 0 && !destroy_grant(a, &h, &first)) strv_add(&kept, h.group);
                 continue;
             }
             bool whole = h.name[0] == '\0';
-            if (whole && last == 1) destroy_group(a, what, r, &h, &first);
+            if (whole && last == 1 && !strv_has(&kept, h.group)) destroy_group(a, what, r, &h, &first);
             if (whole || last == 1 || with_group(what, &h)) continue;
             bool part = r->kind == RES_GROUP || r->kind == RES_PLACEMENT || r->state == RES_STOPPED;
             if (part) destroy_part(a, &h, &first);

@@ -190,7 +190,8 @@ def test_the_next_run_settles_a_right_that_may_exist(cloud, run, tmp_path):
 
 
 def test_a_machine_that_lives_keeps_its_right(cloud, drive):
-    """No list of machines: then no assignment is left over. And none of a living machine is deleted."""
+    """No list of machines: then no assignment is left over. And none of a living machine is deleted, nor its group: nothing
+    would list the assignment any more."""
     assert drive("create").rc == 0
     cloud.rule("GET .*/virtualMachines[?]", "reply", times=None, status=500, obj={"error": {"code": "InternalServerError"}})
     got = drive("list")
@@ -199,7 +200,7 @@ def test_a_machine_that_lives_keeps_its_right(cloud, drive):
     cloud.rule("DELETE .*/virtualMachines/[^/?]*[?]", "reply", times=None, status=409, obj={"error": {
         "code": "ScopeLocked", "message": "a lock"}})
     assert drive("destroy").rc != 0
-    assert len(cloud.grants) == 2 and len(cloud.vms()) == 2
+    assert len(cloud.grants) == 2 and len(cloud.vms()) == 2 and not cloud.requests("DELETE .*/resourcegroups/[^/?]*[?]")
     cloud.rules.clear()
     end(cloud, drive)
 
@@ -292,9 +293,9 @@ def test_a_role_that_allows_more_is_refused(cloud, drive):
         end(cloud, drive, offer=offer)
 
 
-@pytest.mark.parametrize("at", [PUT, "PUT .*/virtualMachines/[^/]*$"])
+@pytest.mark.parametrize("at", [PUT, "PUT .*/virtualMachines/[^/]*$", "PUT .*/virtualNetworks/"])
 def test_killed_while_launching(cloud, run, tmp_path, at):
-    """kill -9 when the first assignment or machine is requested: the next `up` completes it, with the same name."""
+    """kill -9 when the network, the first machine or assignment is requested: the next `up` completes it, by its name."""
     path = spec(tmp_path)
     cloud.rule(at, "slow", seconds=30, times=1)
     kill_at(run.popen("up", path, "--quiet"), cloud, lambda: cloud.requests(at))
