@@ -36,11 +36,11 @@ static bool name_index(const char *const *names, size_t n, const char *name, siz
 }
 
 static const char *const kind_names[RES_KIND_MAX + 1] = {
-    [RES_INSTANCE] = "instance",     [RES_GROUP] = "group",           [RES_KEY_PAIR] = "key-pair",
-    [RES_VOLUME] = "volume",         [RES_HOLDER] = "holder",         [RES_HOST] = "host",
-    [RES_IMAGE] = "image",           [RES_SNAPSHOT] = "snapshot",     [RES_PLACEMENT] = "placement-group",
-    [RES_ADDRESS] = "address",       [RES_NETWORK] = "network",       [RES_SUBNET] = "subnet",
-    [RES_NIC] = "network-interface", [RES_GRANT] = "role-assignment",
+    [RES_INSTANCE] = "instance",     [RES_GROUP] = "group",       [RES_KEY_PAIR] = "key-pair",
+    [RES_VOLUME] = "volume",         [RES_HOLDER] = "holder",     [RES_HOST] = "host",
+    [RES_IMAGE] = "image",           [RES_SNAPSHOT] = "snapshot", [RES_PLACEMENT] = "placement-group",
+    [RES_ADDRESS] = "address",       [RES_NETWORK] = "network",   [RES_SUBNET] = "subnet",
+    [RES_NIC] = "network-interface", [RES_GRANT] = "grant",
 };
 
 const char *resource_kind_name(enum resource_kind k) { return (size_t)k <= RES_KIND_MAX ? kind_names[k] : "unknown"; }

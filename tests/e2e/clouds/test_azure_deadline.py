@@ -71,14 +71,14 @@ def granted(cloud):
 
 
 def rights(got):
-    return [r for r in got["resources"] if r["kind"] == "role-assignment"]
+    return [r for r in got["resources"] if r["kind"] == "grant"]
 
 
 def test_each_machine_gets_the_role_in_its_own_scope(cloud, drive):
     got = drive("create")
     assert got.rc == 0, got.text
     assert granted(cloud) == sorted(t["id"].lower() for t in cloud.vms()) and len(cloud.vms()) == 2
-    assert [i["state"] for i in got["intents"] if i["kind"] == "role-assignment"] == ["done", "done"]
+    assert [i["state"] for i in got["intents"] if i["kind"] == "grant"] == ["done", "done"]
     names = [r["target"] for r in cloud.requests(PUT)]
     assert len(set(names)) == 2 and all("/virtualMachines/" in n for n in names)
     listed = drive("list")
@@ -347,7 +347,7 @@ def test_plan_status_and_a_leftover(cloud, run, tmp_path):
         g["tags"]["gpuprov:expires"] = "2026-01-01T01:00:00Z"
     forget(run)
     gone = run("gc", "azure", code=None)
-    assert gone.code == 0 and "role-assignment" in gone.out + gone.err, gone
+    assert gone.code == 0 and "grant" in gone.out + gone.err, gone
     azure_lab.clean(cloud)
     assert cloud.grants == {}
 

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "core/spec/spec_internal.h"
 #include "providers/provider.h"
+#include "templates/templates.h"
 
 #include <regex.h>
 #include <setjmp.h>
@@ -44,6 +45,9 @@ static void facts_fit_together(void **state) {
         HAS(p, p->ends != ENDS_BY_PROVIDER);
         HAS(p, p->lent == (p->ends == ENDS_NEVER)); /* only machines that are not ours are never ended */
         HAS(p, p->ends != ENDS_GUEST || p->guest_end == GUEST_POWEROFF);
+        HAS(p, (p->guest_end == GUEST_DELETES) == (p->end_script != NULL));
+        HAS(p, p->end_script == NULL || template_find(p->end_script) != NULL);
+        HAS(p, p->end_script == NULL || (p->user_data && p->node_shape == NODE_VM));
         HAS(p, !p->user_data || p->user_data_max > 0);
         HAS(p, !p->key_rotation || p->user_data);     /* the first host key came with user-data */
         HAS(p, !p->late_host_key || p->key_rotation); /* the key that is waited for */
