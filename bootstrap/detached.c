@@ -16,6 +16,7 @@
 #define KILL_MS 15000
 #define CUTS_MAX 5 /* reboots that may cut a step of the table or one with a check */
 #define CUTS_MAX_NO_CHECK 1
+#define REPLACED_MS 200  /* times 1 to 8: not in step with the other gpuprov */
 #define REBOOTS_MAX 3    /* that one step may ask for */
 #define REBOOT_STATUS 75 /* of restart_node in lib.sh */
 #define PAUSE_MS 2000    /* before the second try, twice as long before each further one */
@@ -34,7 +35,7 @@ struct run {
     int lost, deaf;  /* polls in a row that lost the connection, that had no result */
     enum run_end end;
     int status;
-    bool changed, rebooted;
+    bool changed, rebooted, replaced;
     bool open;  /* the output is the run's, no longer that of the shell's start-up files */
     bool heard; /* the last poll had a result */
     char *error, *last, *full, *reboot;
@@ -102,7 +103,8 @@ static void on_state(struct run *r, const char *text) {
         r->status = (int)n;
     } else if (str_starts(text, "vanished ")) {
         r->end = RUN_CUT;
-        r->rebooted = strcmp(text + 9, "killed") != 0;
+        r->replaced = strcmp(text + 9, "replaced") == 0;
+        r->rebooted = !r->replaced && strcmp(text + 9, "killed") != 0;
     } else if (str_starts(text, "last ")) {
         replace(&r->last, text + 5);
     } else if (str_starts(text, "full ")) {
@@ -289,6 +291,10 @@ static int run_pause(struct run *r, int tried, struct gp_error *err) {
 /* A run that was cut by a reboot or killed from outside: repeats it up to a limit. */
 static int run_cut(struct run *r, int *cuts, struct gp_error *err) {
     const struct boot_item *it = r->it;
+    if (r->replaced) { /* nothing was cut: the next start finds the other gpuprov's run, or begins one */
+        say(r, EVENT_PROGRESS, "another gpuprov began the step again");
+        return gp_sleep(REPLACED_MS * (1 + (r->id[0] & 7)), r->b->link->cancel, err);
+    }
     bool judged = !it->user || (it->user->check && *it->user->check);
     ++*cuts;
     if (*cuts > (judged ? CUTS_MAX : CUTS_MAX_NO_CHECK)) {

@@ -2,10 +2,12 @@
 # shellcheck shell=sh disable=SC2015,SC2094
 # Follows a run. STEP, RUN_ID, OFF (bytes of its output already seen), SLICE (seconds until gpuprov polls
 # again). Lines that begin with '::RUN_ID' report its position and its end; the others are its output.
-cd "$NODE_DIR/steps/$STEP" 2>/dev/null && read -r _ boot run <id && [ "$run" = "$RUN_ID" ] || {
+cd "$NODE_DIR/steps/$STEP" 2>/dev/null && read -r _ boot run <id || {
     printf '::%s vanished gone\n' "$RUN_ID"
     exit 0
 }
+# start.sh of another gpuprov found this run ended and began one of its own
+replaced() { read -r _ _ run <id && [ "$run" != "$RUN_ID" ]; }
 alive() { read -r p <pid && grep -q "$RUN_ID" "/proc/${p:-x}/cmdline" 2>/dev/null; }
 rebooted() { [ "$boot" != "$(cat /proc/sys/kernel/random/boot_id)" ]; }
 # not the time of day, which may be set meanwhile
@@ -24,6 +26,15 @@ while :; do
     alive && lives=yes
     read -r rc <rc || rc=run
     [ -n "$rc" ] || rc=run
+    n=0
+    until [ -n "$lives" ] || [ -s id ] || [ $n -ge 50 ]; do # it is written last
+        sleep 0.1
+        n=$((n + 1))
+    done
+    if replaced; then # the status may be that of the other run
+        printf '::%s vanished replaced\n' "$RUN_ID"
+        exit 0
+    fi
     if [ "$rc" != run ]; then
         # Its output is complete once its last line is there. A process that it left running may hold
         # the other end of `out` for ever, and after a MiB of output there is no such line.

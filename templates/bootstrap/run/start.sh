@@ -23,6 +23,11 @@ if [ -s id ] && read -r old_hash old_boot old_run <id; then
         printf '::run %s\n' "$old_run"
         exit 0
     fi
+    # Another gpuprov has not seen yet that its equal run ended well: both take that end.
+    if [ "$old_boot $old_hash" = "$boot $HASH" ] && grep -q '^0 ' rc && followed; then
+        printf '::run %s\n' "$old_run"
+        exit 0
+    fi
     if [ "$old_boot" = "$boot" ] && grep -q '^run' rc && alive "$old_run"; then
         if [ "$old_hash" = "$HASH" ]; then
             printf '::run %s\n' "$old_run"

@@ -105,6 +105,29 @@ def test_a_run_whose_place_was_taken_does_nothing(home):
     alive.communicate(b"\n")
 
 
+def uptime():
+    return float(pathlib.Path("/proc/uptime").read_text().split()[0])
+
+
+@pytest.mark.parametrize("status, ago, shared", [(0, 0, True), (1, 0, False), (0, 60, False)])
+def test_a_run_that_ended_well_is_not_repeated_before_its_follower_saw_it(home, status, ago, shared):
+    """A second gpuprov that starts the equal step in that moment takes its end. A run that nobody follows is of the past."""
+    home.start("echo x >> ~/runs; exit %d\n" % status, "aaaa")
+    wait_for(lambda: (home.dir / "rc").read_text().strip() == str(status), 60)
+    (home.dir / "followed").write_text("%d\n" % max(uptime() - ago, 0))
+    assert home.start("echo x >> ~/runs\n", "bbbb").stdout == "\n::run %s\n" % ("aaaa" if shared else "bbbb")
+    assert home.follow("aaaa" if shared else "bbbb").endswith("end 0\n")
+    assert (home.path / "runs").read_text() == ("x\n" if shared else "x\nx\n")
+
+
+def test_a_run_that_another_gpuprov_replaced_was_not_killed(home):
+    home.start("true\n", "aaaa")
+    assert home.follow("aaaa").endswith("::aaaa end 0\n")
+    assert "::run bbbb" in home.start("echo new; exit 3\n", "bbbb").stdout
+    wait_for(lambda: (home.dir / "rc").read_text().strip() == "3", 60)
+    assert home.follow("aaaa") == "::aaaa vanished replaced\n"
+
+
 def test_an_earlier_form_of_a_step_is_ended_with_all_it_started(home):
     home.start("echo $$ >> ~/pids; sleep 1000 & echo $! >> ~/pids; touch ~/up; wait\n", "aaaa", "old")
     wait_for((home.path / "up").exists, 60)
