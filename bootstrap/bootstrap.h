@@ -91,6 +91,18 @@ int bootstrap_rotate_host_key(struct node_link *l, int64_t deadline_ms,
                               int (*commit)(void *ctx, const char *next_public, struct gp_error *err), void *ctx,
                               char **ret_key, struct gp_error *err);
 
+/* The right of a node to end itself, and its deadline. */
+struct bootstrap_end {
+    const char *uid;                 /* of the stack */
+    const char *script;              /* the template that ends the node with the credential */
+    const struct secret *credential; /* the text of the file that the script reads */
+    int64_t expires_s, ttl_s;        /* as in bootstrap_req */
+};
+/* Hands it over: the node stores it in memory, tries it, and runs the unit that will use it. Idempotent. The host key
+ * must have been replaced before. -GP_EBOOTSTRAP: it does not work there. */
+int bootstrap_hand_over(struct node_link *l, const struct bootstrap_end *end, int64_t deadline_ms,
+                        struct gp_error *err);
+
 char *boot_image_name(const char *image); /* "docker.io/library/busybox:1" of "busybox:1"; caller frees */
 
 /* The script that starts the package cache on a node, or renews its lease; `end`: that ends it. It prints

@@ -10,6 +10,7 @@
 #include "engine/proof/kept_report.h"
 #include "engine/proof/node_run.h"
 #include "engine/proof/run_baseline.h"
+#include "engine/proof/self_end.h"
 #include "engine/proof/work.h"
 #include "engine/run/login_key.h"
 #include "engine/run/run_event.h"
@@ -113,8 +114,10 @@ static int make_ready(struct run *run, struct up_result *ret, struct gp_error *e
     if (r != 0 || ret->nothing_to_do) return r;
     work_begin(run);
     ret->report.started_s = clock_wall_s();
-    r = work_on_nodes(run, node_run_up, err);
+    r = self_end_prepare(run, err);
+    if (r == 0) r = work_on_nodes(run, node_run_up, err);
     if (r == 0) r = work_tag_host_keys(run, err);
+    if (r == 0) r = self_end_confirm(run, err);
     if (r == 0) r = barrier_run(run, &ret->report, err);
     return r;
 }

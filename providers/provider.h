@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/secret.h"
 #include "journal/journal.h"
 #include "model/coverage.h"
 #include "model/event.h"
@@ -116,6 +117,17 @@ struct image_ops {
     int (*make)(struct provider *p, const struct image_req *req, struct resource *ret, struct gp_error *err);
 };
 
+/* The right of a node to end itself with a credential that it gets over SSH. A node that has it and has used it is
+ * listed with ends_itself. */
+struct self_end_ops {
+    /* Makes the credential of one node after its intent, and reads it back. An earlier one of the node is removed. ret:
+     * the text of the file for the node; empty: the spec does not want it. */
+    int (*make)(struct provider *p, const struct stack *stack, const struct spec *spec, const struct resource *node,
+                struct secret *ret, struct gp_error *err);
+    /* The node has used it: from now on list shows ends_itself. */
+    int (*confirm)(struct provider *p, const struct resource *node, struct gp_error *err);
+};
+
 /* At most 9 function slots. A slot is never NULL unless its comment allows it. */
 struct provider_ops {
     const char *name;
@@ -153,7 +165,8 @@ struct provider_ops {
     /* What happened to the node that can be the cause of any failure on it; NULL: nothing known. Caller frees. */
     char *(*trouble)(const struct resource *node);
 
-    const struct image_ops *images; /* NULL: no images can be made here; image_refusal has the reason */
+    const struct self_end_ops *self_end; /* NULL: a node gets no credential over SSH */
+    const struct image_ops *images;      /* NULL: no images can be made here; image_refusal has the reason */
     const char *image_refusal;
 
     int64_t (*boot_timeout)(const char *instance_type, int gpus); /* of types that are known to be slow; 0: no such */

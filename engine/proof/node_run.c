@@ -18,6 +18,7 @@
 #define BOOTSTRAP_MS (45 * 60 * 1000)
 #define REBOOT_MS (20 * 60 * 1000)
 #define ROTATE_MS (120 * 1000)
+#define HAND_OVER_MS (180 * 1000)
 #define LOOK_MS (20 * 1000)
 #define CLOCKS_DIFFER_MS (5 * 1000)
 
@@ -153,6 +154,20 @@ static int64_t reboot_ms(const struct run_node *n) {
     return own_ms > 0 ? own_ms : GP_MAX(console_access_ms(n->run, &n->res), (int64_t)REBOOT_MS);
 }
 
+/* Gives the node its credential, or shows that it still has it: a reboot removes it from the node. */
+static int hand_over(struct run_node *n, int64_t limit_ms, struct gp_error *err) {
+    n->end_given = false;
+    if (n->end_credential.len == 0) return 0;
+    struct bootstrap_end end = {.uid = n->run->stack.uid,
+                                .script = ops_of(n)->end_script,
+                                .credential = &n->end_credential,
+                                .expires_s = n->run->stack.expires_s,
+                                .ttl_s = n->ttl_s};
+    int r = bootstrap_hand_over(&n->link, &end, clock_deadline(limit_ms), err);
+    n->end_given = r == 0;
+    return r;
+}
+
 static int bootstrap(struct run_node *n, struct gp_error *err) {
     struct run *run = n->run;
     const struct bootstrap_pick *pick = run->pick;
@@ -174,7 +189,8 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .launched = !ops->lent,
                                 .wait_cloud_init = ops->user_data && ops->node_shape == NODE_VM,
                                 .container = ops->node_shape == NODE_CONTAINER,
-                                .ends_itself = ops->guest_end == GUEST_POWEROFF || n->res.ends_itself,
+                                .ends_itself =
+                                    ops->guest_end == GUEST_POWEROFF || (n->res.ends_itself && ops->self_end == NULL),
                                 .end_script = ops->end_script,
                                 .expires_s = run->stack.expires_s,
                                 .ttl_s = n->ttl_s,
@@ -186,9 +202,15 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .n_secrets = run->n_secrets,
                                 .reboot_ms = reboot_ms(n),
                                 .deadline_ms = clock_deadline(limit_ms)};
-    r = bootstrap_run(&n->link, &req, &n->boot, err);
+    bool dry = pick != NULL && pick->dry_run;
+    if (!dry) r = hand_over(n, HAND_OVER_MS, err); /* before the steps: a controller that ends here may not come back */
     if (r != 0) return r;
-    if (pick != NULL && pick->dry_run) return 0;
+    r = bootstrap_run(&n->link, &req, &n->boot, err);
+    struct gp_error why = {0};
+    if (r != 0 && n->end_given) hand_over(n, LOOK_MS, &why); /* the step's own failure counts */
+    if (r != 0 || dry) return r;
+    if (n->boot.applied > 0) r = hand_over(n, HAND_OVER_MS, err);
+    if (r != 0) return r;
     if (complete) resource_set(&n->rec.boot_id, n->boot.boot_id);
     run_event(run, n->slot, NODE_BOOTSTRAPPING, EVENT_DONE, "", "%d step%s applied", n->boot.applied,
               n->boot.applied == 1 ? "" : "s");

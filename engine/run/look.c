@@ -13,6 +13,15 @@
 #include "engine/run/run_event.h"
 #include "model/tags.h"
 
+void look_clear(struct run_look *look) {
+    coverage_clear(&look->covered);
+    resource_list_clear(&look->unreadable);
+    strv_clear(&look->scope);
+    free(look->scope_provider);
+    free(look->said_gaps);
+    *look = (struct run_look){0};
+}
+
 /* --- --in: places that the user limits a look to --- */
 
 bool look_allows(const struct engine *e, const char *provider, const char *region) {
@@ -421,7 +430,7 @@ static void take(struct run *run, struct looking *l, struct resource_list *seen)
     vec_free(&l->seen.list);
     for (size_t i = 0; i < unreadable->list.len; i++) vec_push(&run->look.unreadable.list, unreadable->list.items[i]);
     vec_free(&unreadable->list);
-    run_look_clear(&l->look);
+    look_clear(&l->look);
 }
 
 /* Lists at all providers side by side. The results, and the first error, are taken in the providers' order. */

@@ -5,6 +5,7 @@
 
 #include "engine/run/run.h"
 
+void look_clear(struct run_look *look);
 /* A price of 0 of a machine that costs money is one that the cloud does not know: sets it to not known. */
 void look_drop_zero_price(struct resource *r);
 /* Calls p->list for this run and updates the look, which is the run's own or that of one of several providers that are

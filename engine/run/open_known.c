@@ -83,7 +83,7 @@ static void take_answer(struct run *run, struct question *q) {
     coverage_merge(&run->look.covered, &q->look.covered);
     for (size_t i = 0; i < unreadable->list.len; i++) vec_push(&run->look.unreadable.list, unreadable->list.items[i]);
     vec_free(&unreadable->list);
-    run_look_clear(&q->look);
+    look_clear(&q->look);
 }
 
 /* The provider that has the stack, or NULL: there are two, and err names them. */

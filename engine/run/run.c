@@ -7,6 +7,7 @@
 #include "base/form.h"
 #include "base/fs.h"
 #include "engine/run/lock.h"
+#include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 
@@ -35,15 +36,6 @@ int run_open(struct engine *e, const struct spec *spec, const char *name, struct
     return 0;
 }
 
-void run_look_clear(struct run_look *look) {
-    coverage_clear(&look->covered);
-    resource_list_clear(&look->unreadable);
-    strv_clear(&look->scope);
-    free(look->scope_provider);
-    free(look->said_gaps);
-    *look = (struct run_look){0};
-}
-
 void run_close(struct run *run) {
     if (run == NULL) return;
     assert(run->watch == NULL); /* work.c stops it */
@@ -52,7 +44,7 @@ void run_close(struct run *run) {
     vec_free(&run->providers);
     offer_list_clear(&run->offers);
     resource_list_clear(&run->others);
-    run_look_clear(&run->look);
+    look_clear(&run->look);
     stack_clear(&run->stack);
     spec_changes_clear(&run->changes);
     secret_clear(&run->login.key);

@@ -106,7 +106,6 @@ struct run {
 int run_open(struct engine *e, const struct spec *spec, const char *name, struct run **ret, struct gp_error *err);
 /* Reads the secrets of run->spec into run->secrets. */
 int run_read_secrets(struct run *run, struct gp_error *err);
-void run_look_clear(struct run_look *look);
 /* Closes the providers, drops the lock, frees all. Accepts NULL. */
 void run_close(struct run *run);
 

@@ -15,6 +15,7 @@ static void node_clear(struct run_node *n) {
     resource_clear(&n->res);
     gp_cancel_clear(&n->cancel);
     bootstrap_result_clear(&n->boot);
+    secret_clear(&n->end_credential);
 }
 
 void run_nodes_alloc(struct run *run, int n) {

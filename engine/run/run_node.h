@@ -22,11 +22,13 @@ struct run_node {
     int64_t ttl_s;   /* what was left of the stack's time when the work began, by the cloud's clock; 60 at least */
     int64_t ends_ms; /* monotonic: the stack's deadline; GP_NEVER: it has none */
     struct node_link link;
-    struct gp_cancel cancel;     /* set when the whole run is cancelled or this machine died */
-    bool ended;                  /* the machine terminated during the work */
-    bool unreached;              /* it did not accept a login */
-    int64_t limit_ms;            /* time limit of the phase that begins next; 0: none */
-    char said[GP_ERROR_MSG_MAX]; /* why ssh waits, as last reported */
+    struct secret end_credential; /* handed over when the bootstrap is complete; empty: none */
+    bool end_given;               /* the node has it and has used it */
+    struct gp_cancel cancel;      /* set when the whole run is cancelled or this machine died */
+    bool ended;                   /* the machine terminated during the work */
+    bool unreached;               /* it did not accept a login */
+    int64_t limit_ms;             /* time limit of the phase that begins next; 0: none */
+    char said[GP_ERROR_MSG_MAX];  /* why ssh waits, as last reported */
 
     /* the results */
     struct bootstrap_result boot;

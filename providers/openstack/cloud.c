@@ -45,6 +45,7 @@ void os_cache_free(struct os_cache *c) {
     if (c == NULL) return;
     vec_free(&c->regions);
     strv_clear(&c->groups_ready);
+    strv_clear(&c->confirmed);
     free(c->public_cidr);
     free(c);
 }

@@ -165,6 +165,7 @@ static int others_left(struct os *o, const struct resource *claim, size_t *ret, 
     int r = os_servers_list(o, claim->region, &all, err);
     if (r == 0) r = os_addresses_list(o, claim->region, &all, err);
     if (r == 0) r = os_groups_list(o, claim->region, &all, err);
+    if (r == 0) r = os_grants_list(o, claim->region, NULL, &all, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++)
         *ret += str_eq(all.list.items[i].uid, claim->uid) && all.list.items[i].state != RES_GONE;
     return r;
@@ -184,6 +185,8 @@ int os_destroy(struct provider *p, const struct resource_list *what, struct gp_e
             first_error(&first, &e);
         } else if (r->kind == RES_ADDRESS && r->state != RES_GONE) {
             delete_one(o, OS_NETWORK, r, "floatingips", &first);
+        } else if (r->kind == RES_GRANT && r->state != RES_GONE) {
+            if (os_grant_end(o, r, &e) != 0) first_error(&first, &e);
         } else if (r->kind == RES_GROUP && r->state != RES_GONE) {
             delete_group(o, r, &first);
             strv_clear(&o->cache->groups_ready);

@@ -32,6 +32,9 @@ int os_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     if (os_home(o) != NULL) str_addf(text, "region %s of %s", os_home(o), names);
     else str_addf(text, "no region: set OS_REGION_NAME to one of %s, or give 'regions' in each offer", names);
     if (os_home(o) != NULL && os_check_encrypted(o, os_home(o), &why) != 0) str_addf(text, "\n%s", why.msg);
+    if (o->restricted)
+        str_add(text, "\nthis application credential may not create others: nodes cannot delete themselves ('role: "
+                      "self-delete'), and only 'gpuprov gc' terminates them");
     int64_t s = p->clock_skew_s;
     if (s > -CLOCK_OFF_S && s < CLOCK_OFF_S) str_add(text, "\nclock agrees with the cloud's");
     else
@@ -59,6 +62,7 @@ static const struct {
     {"compute", "DELETE", "/v2.1/servers/*"},
     {"compute", "POST", "/v2.1/servers/*/action"},
     {"compute", "POST", "/v2.1/servers/*/metadata"},
+    {"identity", "GET", "/v3/users/*/application_credentials"},
     {"image", "GET", "/v2/images"},
     {"network", "GET", "/v2.0/networks"},
     {"network", "GET", "/v2.0/ports"},

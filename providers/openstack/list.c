@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lists servers, claims, groups and floating addresses of the project, by their own tags. nova's list is read without a
- * filter: with one it leaves out, without a word, the servers of a cell that is down. One thread. */
+/* Lists servers, claims, groups, floating addresses and nodes' credentials, by their own tags. nova's list is read
+ * without a filter: with one it leaves out, without a word, the servers of a cell that is down. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/openstack/os_int.h"
@@ -120,6 +120,8 @@ static int on_server(void *ctx, const json_t *item, struct gp_error *err) {
     struct resource r;
     int rc = os_server_read(item, l->region, &r, err);
     bool hidden = strcmp(json_str(item, "status", ""), "UNKNOWN") == 0 && json_object_get(item, "metadata") == NULL;
+    const char *used = json_str(json_object_get(item, "metadata"), OS_CONFIRMED, "");
+    if (rc == 0 && used[0] != '\0') strv_take(&l->o->cache->confirmed, xasprintf("%s %s", r.id, used));
     if (hidden) l->unreadable++;
     if (rc == 0 && !hidden) vec_push(&l->out->list, r);
     else resource_clear(&r);
@@ -128,6 +130,7 @@ static int on_server(void *ctx, const json_t *item, struct gp_error *err) {
 
 int os_servers_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err) {
     struct listing l = {.o = o, .region = region, .out = ret};
+    strv_clear(&o->cache->confirmed);
     struct os_list list = {.service = OS_COMPUTE,
                            .region = region,
                            .path = "/servers/detail",
@@ -243,6 +246,8 @@ static int list_region(struct os *o, const char *region, const struct list_req *
     int r = os_servers_list(o, region, &nodes, err);
     int read = r;
     if (r == 0) r = os_addresses_list(o, region, &addresses, err);
+    struct gp_error hidden = {0}; /* what can be read is listed nevertheless */
+    int granted = r == 0 && !req->nodes_only ? os_grants_list(o, region, req->known, &nodes, &others, &hidden) : 0;
     if (read == 0) {
         GP_AUTO_RESOURCES struct resource_list mine = {0};
         keep(req, &nodes, &mine);
@@ -255,6 +260,10 @@ static int list_region(struct os *o, const char *region, const struct list_req *
     }
     if (r == 0 && !req->nodes_only) r = os_groups_list(o, region, &others, err);
     if (r == 0 && !req->nodes_only) r = os_claims_list(o, region, &others, err);
+    if (r == 0 && granted != 0) {
+        r = granted;
+        if (err != NULL) *err = hidden;
+    }
     if (!req->nodes_only) keep(req, &addresses, ret);
     if (!req->nodes_only) keep(req, &others, ret);
     return r;

@@ -63,6 +63,7 @@ static void add_offer(const struct looking *l, const struct os_flavor *f, const 
                       .zone = xstrdup(zone),
                       .instance_type = xstrdup(f->name),
                       .market = MARKET_ON_DEMAND,
+                      .ends = l->offer->role != NULL ? ENDS_GUEST : ENDS_BY_PROVIDER,
                       .image = xstrdup(image->id),
                       .image_name = xstrdup(image->name),
                       .subnet = xstrdup(network->id),
@@ -172,6 +173,10 @@ int os_offers(struct provider *p, const struct spec *spec, size_t index, struct 
         return gp_fail(err, GP_EUSAGE,
                        "openstack: the cloud has several regions: give 'regions' in the offer, or "
                        "OS_REGION_NAME");
+    if (offer->role != NULL) {
+        int r = os_check_may_grant(o, err);
+        if (r != 0) return r;
+    }
     struct regions_result result = {.sink = o->sink, .regions = regions.n};
     for (size_t i = 0; i < regions.n; i++) {
         struct looking l = {o, spec, offer, index, regions.v[i], ret};

@@ -70,9 +70,12 @@ const struct provider_ops provider_openstack = {
     .name = "openstack",
     .summary = "OpenStack: servers of nova",
     .spec = &openstack_spec,
-    .note = "openstack: nothing but 'gpuprov gc' terminates a node whose deadline has passed: run it on a schedule",
+    .note =
+        "openstack: without 'role: self-delete' in the offer only 'gpuprov gc' terminates a node whose deadline has "
+        "passed: run it on a schedule",
     .ends = ENDS_GC_ONLY,
-    .guest_end = GUEST_NOTHING,
+    .guest_end = GUEST_DELETES, /* with a role */
+    .end_script = "cloud-init/end-openstack.sh",
     .node_shape = NODE_VM,
     .user_data_max = 48 * 1024, /* 65535 characters of base64 */
     .poll_ms = 2000,
@@ -84,6 +87,7 @@ const struct provider_ops provider_openstack = {
     .billed = true,
     .boot_timeout_ms = 10 * 60 * 1000,
     .settle_ms = 30 * 1000,
+    .self_end = &os_self_end,
     .image_refusal = "openstack: images are not baked here",
     .policy = os_policy,
     .doctor = os_doctor,

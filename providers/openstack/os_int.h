@@ -42,6 +42,7 @@ struct os {
     const struct event_sink *sink;
     struct secret token;
     int64_t token_until_s, token_life_s;
+    bool restricted; /* the token is of an application credential that may not create others */
     char *user_id, *user_name, *project_id, *project_name, *principal_owner;
     VEC_OF(struct os_endpoint) endpoints;
     struct os_cache *cache;
@@ -57,6 +58,10 @@ void os_regions(const struct os *o, struct strv *ret);
 const char *os_home(const struct os *o);
 /* -GP_EUSAGE: auth_url is https, and a service of the region has an http URL. Such a service gets no call. */
 int os_check_encrypted(const struct os *o, const char *region, struct gp_error *err);
+/* "https://keystone.example/v3"; NULL: not a URL that a login may go to. Caller frees. */
+char *os_identity_url(const char *auth_url);
+/* Borrowed; NULL: the catalogue has none. */
+const char *os_endpoint_url(const struct os *o, enum os_service service, const char *region);
 /* The highest microversion of nova in the region that is used here; NULL: not asked for yet. */
 const char *os_microversion(const struct os *o, const char *region);
 
@@ -159,6 +164,8 @@ struct os_cache {
     VEC_OF(struct os_region_cache *) regions;
     struct strv groups_ready; /* "REGION/ID": their rules are those of the spec */
     char *public_cidr;
+    bool grants_hidden;    /* this login may not read application credentials */
+    struct strv confirmed; /* "SERVER CREDENTIAL": of servers that have used it, as last listed */
 };
 struct os_region_cache *os_cache_of(struct os *o, const char *region);
 void os_cache_free(struct os_cache *c);
@@ -196,6 +203,19 @@ int os_claim_get(struct os *o, const char *region, const char *name, struct reso
 int os_claim_delete(struct os *o, const struct resource *claim, struct gp_error *err);
 /* Ends servers and waits until they are gone, or fails. */
 int os_servers_end(struct os *o, const struct resource_list *what, struct gp_error *err);
+
+/* --- nodes that delete themselves (grants.c) --- */
+#define OS_CONFIRMED "gpuprov-ends" /* metadata of a server: the application credential that it has used */
+bool os_wants_self_delete(const struct spec *spec);
+/* -GP_EAUTH: the session may not create application credentials. */
+int os_check_may_grant(const struct os *o, struct gp_error *err);
+/* Appends the credentials of nodes of the region to ret, and sets ends_itself of the servers in nodes, which are all
+ * servers of the region. known: the stack's resources in the journal, or NULL. -GP_EAUTH: it has some, and this login
+ * may not read them. */
+int os_grants_list(struct os *o, const char *region, const struct resource_list *known, struct resource_list *nodes,
+                   struct resource_list *ret, struct gp_error *err);
+int os_grant_end(struct os *o, const struct resource *grant, struct gp_error *err);
+extern const struct self_end_ops os_self_end;
 
 /* --- slots --- */
 int os_offers(struct provider *p, const struct spec *spec, size_t index, struct offer_list *ret, struct gp_error *err);

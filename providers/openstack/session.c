@@ -62,13 +62,12 @@ static char *login_body(const struct os_config *c) {
     return json_text_exact(j, 0);
 }
 
-/* "https://keystone.example/v3/auth/tokens"; NULL: not a URL that a login may go to. */
-static char *login_url(const char *auth_url) {
+char *os_identity_url(const char *auth_url) {
     GP_AUTO_FREE char *base = xstrdup(auth_url);
     for (size_t n = strlen(base); n > 0 && base[n - 1] == '/'; n--) base[n - 1] = '\0';
     bool web = str_starts(base, "https://") || str_starts(base, "http://");
     if (!web || strpbrk(base, " @?#\\") != NULL || str_ends(base, "/v2.0")) return NULL;
-    return xasprintf("%s%s/auth/tokens", base, str_ends(base, "/v3") ? "" : "/v3");
+    return xasprintf("%s%s", base, str_ends(base, "/v3") ? "" : "/v3");
 }
 
 /* Printable and without blanks: it becomes a header. */
@@ -178,6 +177,8 @@ static int take_token(struct os *o, const struct rest_reply *reply, struct gp_er
         return gp_fail(err, GP_EAUTH,
                        "openstack: a new login is of another user or project: run the same command again");
     secret_set(&o->token, value, strlen(value));
+    o->restricted = json_bool(token, "application_credential.restricted", false) ||
+                    json_array_size(json_at(token, "application_credential.access_rules")) > 0;
     o->token_until_s = until_s;
     o->token_life_s = until_s - cloud_now_s(&o->base);
     set_text(&o->user_id, user);
@@ -203,11 +204,12 @@ static int take_token(struct os *o, const struct rest_reply *reply, struct gp_er
 int os_login(struct os *o, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
     struct gp_error why = {0};
-    GP_AUTO_FREE char *url = login_url(o->cfg.auth_url);
-    if (url == NULL)
+    GP_AUTO_FREE char *identity_url = os_identity_url(o->cfg.auth_url);
+    if (identity_url == NULL)
         return gp_fail(err, GP_EUSAGE,
                        "openstack: auth_url '%.120s' of %s is not the URL of a keystone with API v3: correct it",
                        o->cfg.auth_url, o->cfg.source);
+    GP_AUTO_FREE char *url = xasprintf("%s/auth/tokens", identity_url);
     GP_AUTO_FREE char *body = login_body(&o->cfg);
     struct rest_call call = {
         .what = "openstack login", .method = "POST", .url = url, .body = body, .flags = REST_PUBLIC};
@@ -284,6 +286,11 @@ const char *os_home(const struct os *o) {
 const char *os_microversion(const struct os *o, const char *region) {
     const struct os_endpoint *e = endpoint_of(o, OS_COMPUTE, region);
     return e != NULL ? e->microversion : NULL;
+}
+
+const char *os_endpoint_url(const struct os *o, enum os_service service, const char *region) {
+    const struct os_endpoint *e = endpoint_of(o, service, region);
+    return e != NULL ? e->url : NULL;
 }
 
 /* --- calls --- */

@@ -18,6 +18,9 @@ static const struct spec_provider_key keys[] = {
      .note = "needed where the extra specs of the flavors name no GPU that gpuprov knows"},
     {.name = "network", .pattern = "^[A-Za-z0-9][A-Za-z0-9+=,.@_:/-]{0,253}$", .pattern_doc = "a name or an id",
      .example = "private", .note = "without it: the only network of the project, else the only shared one"},
+    {.name = "role", .pattern = "^self-delete$", .pattern_doc = "`self-delete`", .example = "self-delete",
+     .note = "each node gets an application credential with which it deletes itself at its deadline; without it only "
+             "`gpuprov gc` does"},
     {.name = "image", .example = "{id: ubuntu-24.04-gpu}",
      .note = "`id` is the id or the name of an image; `os` is compared with its properties os_distro and os_version; "
              "`auto` works where the project sees one image only"},

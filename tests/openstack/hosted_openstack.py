@@ -25,6 +25,7 @@ class Machines(OpenStack):
 
     def __init__(self, call, folder, **how):
         super().__init__(folder, **how)
+        self.address = self.options["address"] = GATEWAY  # its servers reach it too
         self.call, self.session = call, None
         self.data = {}  # user-data by server
         self.seen = set()  # servers that had their address once: a host does not end because its floating IP goes first

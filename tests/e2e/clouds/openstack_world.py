@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -72,10 +73,23 @@ class Eye:
     def addresses(self):
         return list(self.c.network.ips(project_id=self.c.current_project_id))
 
+    def _own(self, things):
+        path = f"/users/{self.c.current_user_id}/{things}"
+        return path, self.c.identity.get(path).json()[things]
+
+    def credentials(self):
+        """Application credentials of nodes."""
+        return [c for c in self._own("application_credentials")[1] if c["name"].startswith("gpuprov-end-")]
+
+    def rules(self):
+        """keystone keeps the access rules of a deleted credential."""
+        return [r for r in self._own("access_rules")[1] if re.search("/servers/[0-9a-f-]{36}$", r["path"])]
+
     def left(self, stack=None):
         """Names of everything of gpuprov's, or of one stack; [] when nothing is left."""
         named = [x.name for x in self.servers() + self.claims() + self.groups()]
         if stack is None:
+            named += [c["name"] for c in self.credentials()] + [r["path"] for r in self.rules()]
             return named + [a.floating_ip_address for a in self.addresses()]
         return [n for n in named if n.startswith(f"gpuprov-{stack}-")] + [
             a.floating_ip_address for a in self.addresses() if f" stack={stack} " in a.description + " "]
@@ -98,6 +112,9 @@ class Eye:
                 self.c.network.delete_ip(a.id)
             for k in self.claims():
                 self.c.compute.delete_keypair(k.name)
+            for things, have in (("application_credentials", self.credentials()), ("access_rules", self.rules())):
+                for x in have:
+                    self.c.identity.delete(f"{self._own(things)[0]}/{x['id']}")
             for g in self.groups():
                 try:
                     self.c.network.delete_security_group(g.id)

@@ -132,7 +132,7 @@ def lost_then_refused(cloud):
 
 
 def states(got):
-    return [i["state"] for i in got["intents"] if i["kind"] == "role-assignment"]
+    return [i["state"] for i in got["intents"] if i["kind"] == "grant"]
 
 
 def test_a_refusal_after_a_lost_reply_is_read_back(cloud, drive):

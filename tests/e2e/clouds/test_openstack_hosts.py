@@ -63,3 +63,25 @@ def test_from_a_spec_to_proven_nodes_and_back(lab, program, tmp_path):
     machine(lab, program, tmp_path, "other")("down", spec, "--yes", timeout=300)
     wait_for(lambda: not lab.call(eye.left), 60)
     wait_for(lambda: lab.about(nodes[0]["id"]).get("ended") == "by the API", 120)
+
+
+def test_a_node_deletes_itself(lab, program, tmp_path):
+    """It gets an application credential for its own server only, and uses it with what gpuprov left on it."""
+    eye = lab.call(Eye, lab.cloud)
+    spec = tmp_path / "llm.yaml"
+    spec.write_text(SPEC.replace("nodes: 2", "nodes: 1").replace("image:", "role: self-delete, image:"))
+    me = machine(lab, program, tmp_path, "me")
+    up = me("up", spec, "--json", timeout=500)
+    node = json.loads(up.out)["stack"]["nodes"][0]
+    host = lab.host(node["id"])
+    assert node["phase"] == "ready", up
+    assert host.sh("stat -c '%a %U' /run/gpuprov/end.conf").stdout == "600 root\n"
+    assert host.sh("grep ^END= /etc/gpuprov/deadline.conf").stdout == "END=/etc/gpuprov/end.sh\n"
+    assert me.json("status", "llm")["stacks"][0]["ends"] == "guest"
+    secret = host.sh("grep ^SECRET= /run/gpuprov/end.conf | cut -d= -f2").stdout.strip()
+    assert secret and secret not in up.out + up.err
+    host.sh("sh /etc/gpuprov/end.sh check")
+    host.sh("sh /etc/gpuprov/end.sh delete")
+    wait_for(lambda: not lab.call(eye.servers), 60)
+    me("down", spec, "--yes", timeout=300)
+    wait_for(lambda: not lab.call(eye.left), 60)

@@ -48,6 +48,8 @@ static void facts_fit_together(void **state) {
         HAS(p, (p->guest_end == GUEST_DELETES) == (p->end_script != NULL));
         HAS(p, p->end_script == NULL || template_find(p->end_script) != NULL);
         HAS(p, p->end_script == NULL || (p->user_data && p->node_shape == NODE_VM));
+        HAS(p, p->self_end == NULL || p->end_script != NULL);
+        HAS(p, p->self_end == NULL || (p->self_end->make != NULL && p->self_end->confirm != NULL));
         HAS(p, !p->user_data || p->user_data_max > 0);
         HAS(p, !p->key_rotation || p->user_data);     /* the first host key came with user-data */
         HAS(p, !p->late_host_key || p->key_rotation); /* the key that is waited for */
