@@ -193,7 +193,7 @@ def test_a_launch_of_unknown_outcome(cloud, machine, spec, proxies):
     cloud.nothing_left()
 
 
-@pytest.mark.matrix(keep=2)
+@pytest.mark.long
 @pytest.mark.parametrize("code, rules, says", [
     (3, [("RunInstances", "error", {"status": 500, "code": "InsufficientInstanceCapacity"})],
      ZONES + ["InsufficientInstanceCapacity"]),

@@ -32,7 +32,7 @@ def moments(rng):
     return anywhere + claim + run
 
 
-@pytest.mark.matrix(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxies, journal):
     """kill -9 of `up` at ten random moments, with the journal and without: the next `down` leaves zero."""

@@ -98,7 +98,7 @@ CHANGES = [("uid", "0" * 16), ("uid", "../x"), ("uid", None), ("stack", "other")
            ("owner", None), ("expires", stamp(-3600)), ("expires", "yesterday"), ("price", "1e999"), ("price", "nan")]
 
 
-@pytest.mark.matrix(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_tags_of_our_machine_changed(account, computer, journal):
     """With the journal the machine is found by its id and ended. Without it: ended, or reported by its id with

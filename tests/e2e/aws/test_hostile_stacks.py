@@ -89,6 +89,7 @@ def test_a_claim_that_hides_a_region_hides_nothing_that_was_seen(account, comput
     assert account.alive() == [damaged], whole
 
 
+@pytest.mark.long
 def test_a_changed_spec_without_the_journal_of_its_launch(account, computer):
     """No change of a key is lost: what the machine shows is compared, and the rest is said to be unknown."""
     offer = {"provider": "aws", "regions": [HOME], "market": "on-demand", "instance_type": "t3.small"}

@@ -57,6 +57,7 @@ def test_podman_from_a_spec_to_a_proven_node(node, lab, gpuprov, tmp_path):
     assert (found["verdict"], found["code"]) == ("fail", "no_container") and "nvidia1" in found["message"], found
 
 
+@pytest.mark.long
 def test_podman_keeps_its_gpus(node):
     it = node(gpus=2)
     want = {"engine": "podman"}

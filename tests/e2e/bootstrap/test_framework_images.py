@@ -93,7 +93,7 @@ def left(host):
                    check=False).stdout.strip()
 
 
-@pytest.mark.matrix(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["podman", "docker", "containerd"])
 def test_two_gpus_of_a_node(host, engine):
     it = host(gpus=2)

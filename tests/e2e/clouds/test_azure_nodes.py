@@ -131,7 +131,7 @@ def killed_at(n):
     return [(create, rng.randint(1, 5)) if i % 2 else ("", rng.randint(1, 40)) for i in range(n)]
 
 
-@pytest.mark.matrix(keep=2)
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_killed_while_launching_down_leaves_nothing(cloud, run, tmp_path, part, journal):

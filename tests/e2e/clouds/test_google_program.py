@@ -205,7 +205,7 @@ class Moment:
             assert cloud.left() == [] and cloud.faults == []
 
 
-@pytest.mark.matrix(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_killed_at_any_moment_down_leaves_nothing(tmp_path, journal):
     """kill -9 of `up` at twenty moments, most of them around the calls that create something."""

@@ -436,6 +436,7 @@ def from_a_proxy(status, days):
             "headers": {"Date": date, "Content-Type": "text/html"}}
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("status, days", [(502, 365), (403, 365), (403, -365)])
 def test_a_proxys_clock_is_not_the_clouds(run, cloud, tmp_path, status, days):
     """Its reply is the last one of each list: nothing expires by its date, and what has expired is ended."""

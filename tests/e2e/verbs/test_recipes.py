@@ -78,6 +78,7 @@ def test_the_copy_keeps_the_include_rules(tree):
     assert p.returncode == 0, p.stdout
 
 
+@pytest.mark.long
 def test_the_page_names_what_else_follows_the_rows(tree):
     """README has the numbers of checks and models and a row for each provider; all other pages are made."""
     section = (ROOT / "docs/how-it-works.md").read_text().split("## How to add something\n", 1)[1]
