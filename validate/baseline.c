@@ -153,7 +153,7 @@ int baseline_save(const struct baseline *b, const char *path, struct gp_error *e
     json_object_set_new(j, "figures", figures);
     GP_AUTO_FREE char *text = json_text(j, 2);
     GP_AUTO_FREE char *line = xasprintf("%s\n", text);
-    int rc = fs_write_atomic(path, line, strlen(line), 0644, err);
+    int rc = fs_write_output(path, line, strlen(line), 0644, err);
     return rc < 0 ? gp_wrap(err, "the baseline") : 0;
 }
 

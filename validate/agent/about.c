@@ -34,6 +34,10 @@ static const char help_text[] =
     "  gpuprov-agent train [--gpu 0] [--time 8s] [--precision bf16|fp16] [--json]\n"
     "     train the timed model of train.ddp on one GPU, to compare its rate with another program's\n"
     "\n"
+    "  gpuprov-agent watch [--every 10s] [--time 1h] [--stalled 5m] [--notices CLOUD]\n"
+    "     report new faults of GPUs and kernel while other programs run; no --time: until the output is closed\n"
+    "     CLOUD (aws, google, azure, alibaba): also its notice that it takes a spot node back\n"
+    "\n"
     "gpuprov starts these for checks over several nodes:\n";
 
 void agent_help(FILE *to) {
@@ -45,7 +49,22 @@ void agent_help(FILE *to) {
           "\n"
           "gpuprov starts this one for bootstrap.cache:\n"
           "  gpuprov-agent cache --dir DIR --bind IP --fetch SCRIPT [--port N] [--lease 60s] [--allow HOST:PORT,...]\n"
-          "     fetch packages once for the nodes in DIR/peers; end when DIR/lease is not renewed\n",
+          "     fetch packages once for the nodes in DIR/peers; end when DIR/lease is not renewed\n"
+          "\n"
+          "gpuprov starts these for a job, which goes on when the connection is gone (docs/agent-protocol.md):\n"
+          "  gpuprov-agent job start ID                    start the job that stdin describes, in the background\n"
+          "  gpuprov-agent job follow ID [--from OFFSET] [--seconds N]   print its log until it ends\n"
+          "  gpuprov-agent job state [ID]                  print its state; of the newest job without ID\n"
+          "  gpuprov-agent job list                        print the states of all jobs\n"
+          "  gpuprov-agent job stop ID [--reason TEXT]     end it and every process that it started\n"
+          "  gpuprov-agent job collected ID                note that its outputs were fetched\n"
+          "  gpuprov-agent job remove ID                   remove its log and its state\n"
+          "  gpuprov-agent job again                       start the job that a reboot ended, where it may\n"
+          "\n"
+          "gpuprov starts this one to copy files and folders:\n"
+          "  gpuprov-agent tree serve   take or give a folder over stdin and stdout\n"
+          "  gpuprov-agent tree list DIR [--ignore] [--sha256]\n"
+          "     list a folder, one line of JSON per entry; --ignore: by its .gpuprovignore files\n",
           to);
 }
 

@@ -163,6 +163,12 @@ struct check_ops {
     void (*compare)(struct agent_result *each, size_t n);
 };
 
+/* Of the verb watch, in ms. */
+struct watch_opts {
+    int64_t every_ms;   /* the period */
+    int64_t stalled_ms; /* how long a GPU may be busy at low power until that is reported */
+};
+
 /* The differences between the two programs: kind_host.c or kind_cuda.c defines it. */
 struct agent_kind {
     const char *name;                   /* "host", "cuda" */
@@ -189,6 +195,9 @@ struct agent_kind {
      * throttling) are read before and after, and a counter that moved worsens the verdict. May be NULL. */
     void (*before)(struct check_ctx *c);
     void (*after)(struct check_ctx *c, struct agent_result *r);
+    /* The verb watch: watches that GPU, in a worker process (watch/watch.h), until `in` has something or ends; then it
+     * looks once more. NULL: no GPU can be watched. */
+    void (*watch)(int gpu, const struct watch_opts *opts, int in, int out);
     /* Adds members, each with a leading comma, to the hello line (libraries found...). May be NULL.
      * Called in the parent: must not start CUDA (it would not survive fork). */
     void (*hello)(struct str *json);

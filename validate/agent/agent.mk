@@ -9,7 +9,7 @@ AGENT_CFLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno
   -ffunction-sections -fdata-sections -fstack-protector-strong -D_FORTIFY_SOURCE=2 $(WARN) \
   $(if $(DEV),-Werror) -Icore -I. -I$(B) -DGP_VERSION='"$(VERSION)"'
 AGENT_BASE := core/base/alloc.c core/base/error.c core/base/str.c core/base/clock.c core/base/fs.c \
-  core/base/stats.c core/base/verdict.c
+  core/base/stats.c core/base/verdict.c $(sort $(wildcard core/tree/*.c))
 # its rooms
 AGENT_C := $(filter-out validate/agent/tools/%,$(wildcard validate/agent/*.c validate/agent/*/*.c validate/agent/*/*/*.c))
 # the files of both programs; kind_host.c and *_cuda.c belong to one of them

@@ -8,6 +8,7 @@
 #include "validate/agent/checks/gpu/samples.h"
 #include "validate/agent/comm/nccl_cuda.h"
 #include "validate/agent/cuda/cuda.h"
+#include "validate/agent/watch/watch_cuda.h"
 
 static bool needs_device(struct check_ctx *c, struct agent_result *r) {
     if (c->gpu >= 0) return true;
@@ -66,5 +67,6 @@ const struct agent_kind agent_kind = {
     .device_kind = cuda_device_kind,
     .before = before,
     .after = health_after,
+    .watch = watch_gpu_cuda,
     .hello = hello,
 };

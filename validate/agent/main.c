@@ -13,8 +13,8 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {"run", verb_run},       {"rank", verb_rank},   {"follow", verb_follow}, {"stop", verb_stop},
-    {"checks", verb_checks}, {"train", verb_train}, {"cache", verb_cache},
+    {"run", verb_run},     {"rank", verb_rank},   {"follow", verb_follow}, {"stop", verb_stop}, {"checks", verb_checks},
+    {"train", verb_train}, {"cache", verb_cache}, {"watch", verb_watch},   {"job", verb_job},   {"tree", verb_tree},
 };
 
 int args_parse(int argc, char **argv, const struct arg *args, struct gp_error *err) {

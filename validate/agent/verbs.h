@@ -31,6 +31,9 @@ int verb_stop(int argc, char **argv);
 int verb_checks(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_cache(int argc, char **argv);
+int verb_watch(int argc, char **argv);
+int verb_job(int argc, char **argv);
+int verb_tree(int argc, char **argv);
 void agent_help(FILE *to);
 
 #endif

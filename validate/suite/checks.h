@@ -16,6 +16,8 @@ enum check_need {
     NEED_GPUS = 8 /* 2+ GPUs: in the node (CHECK_GPU), in the gang (CHECK_GANG) */
 };
 
+/* A figure that is a size of the node, in the figure's unit. */
+enum check_capacity { CAPACITY_NONE, CAPACITY_CORES, CAPACITY_MEMORY_GIB };
 struct check_metric_info {
     const char *name, *unit; /* NULL name ends the list */
     bool ceiling;            /* a limit from above (latency, clock offset) */
@@ -25,9 +27,10 @@ struct check_metric_info {
     const char *sheet;       /* by_model: the data sheet's value, an upper bound of the figure: a name of
                               * gpu_model_spec, "pcie" (by generation and width), "link" (NVLink, else PCIe) */
     const char *rated_as[2]; /* by_model: the check and figure whose rows of the model table rate it; NULL: its own */
-    bool peers;              /* a rate that sound peers share: compared over GPUs and nodes (so is by_model) */
-    double fail, degraded;   /* default limits; negative: none (only reported) */
-    const char *source;      /* where the limits come from; "" with none */
+    enum check_capacity capacity; /* what a scheduler may use of the node; CAPACITY_NONE: it is about something else */
+    bool peers;                   /* a rate that sound peers share: compared over GPUs and nodes (so is by_model) */
+    double fail, degraded;        /* default limits; negative: none (only reported) */
+    const char *source;           /* where the limits come from; "" with none */
 };
 struct check_info {
     const char *id; /* "host.memory", "net.bandwidth", "train.ddp" */

@@ -52,7 +52,8 @@ bool gpu_model_figure(const struct gpu_model *m, const struct gpu_figure_key *ke
  * "ecc" (1: on as delivered), "bf16_tflops" (dense; fp32, tf32, fp16, fp8 too), "nvlink_links",
  * "nvlink_gb_per_s" (all links, one direction), "nvlink_gpus", "nvlink_bridge" (links of one bridge; they work with
  * bridges only), "pcie_gen", "pcie_width", "pcie_min_width" (fewer lanes that clouds wire), "c2c_gb_per_s" (instead),
- * "tdp_w", "cc". Negative: not known, or the GPU has no such thing. */
+ * "tdp_w", "cc", "train_mfu" (the share of bf16_tflops that training reached elsewhere). Negative: not known, or the
+ * GPU has no such thing. */
 double gpu_model_spec(const struct gpu_model *m, const char *name);
 /* The data sheet's upper bound of that figure; negative: it has none. */
 double gpu_model_limit(const struct gpu_model *m, const struct gpu_figure_key *key);

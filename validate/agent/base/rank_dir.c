@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "validate/agent/base/proc.h"
 #include "validate/agent/verbs.h"
 
 #include <ctype.h>
@@ -17,36 +18,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct proc_stat {
-    char state;
-    int session;
-    int64_t start_ticks;
-};
-
-static bool proc_stat(pid_t pid, struct proc_stat *ret) {
-    GP_AUTO_FREE char *path = xasprintf("/proc/%d/stat", (int)pid);
-    GP_AUTO_STR struct str s = {0};
-    if (fs_read(path, 4096, &s, NULL) != 0 || s.s == NULL) return false;
-    const char *p = strrchr(s.s, ')'); /* the name may contain ')' */
-    unsigned long long start = 0;
-    if (p == NULL) return false;
-    int n = sscanf(p + 1, " %c %*d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                   &ret->state, &ret->session, &start);
-    ret->start_ticks = (int64_t)start;
-    return n == 3;
-}
-
-static void boot_id(char dst[40]) {
-    GP_AUTO_STR struct str s = {0};
-    dst[0] = '\0';
-    if (fs_read("/proc/sys/kernel/random/boot_id", 64, &s, NULL) == 0 && s.s != NULL) str_put(dst, 40, str_trim(s.s));
-}
-
 int rank_owner_write(const char *dir, pid_t pid, struct gp_error *err) {
-    struct proc_stat st;
+    struct proc st;
     char boot[40];
-    if (!proc_stat(pid, &st)) return gp_fail(err, GP_EENV, "cannot read /proc/%d/stat", (int)pid);
-    boot_id(boot);
+    if (!proc_read(pid, &st)) return gp_fail(err, GP_EENV, "cannot read /proc/%d/stat", (int)pid);
+    proc_boot_id(boot);
     GP_AUTO_FREE char *path = fs_join(dir, "pid");
     GP_AUTO_FREE char *text = xasprintf("%d %lld %s\n", (int)pid, (long long)st.start_ticks, boot);
     return fs_write_atomic(path, text, strlen(text), 0600, err);
@@ -69,27 +45,27 @@ int rank_owner_read(const char *dir, struct rank_owner *ret, struct gp_error *er
 
 static bool same_boot(const struct rank_owner *o) {
     char boot[40];
-    boot_id(boot);
+    proc_boot_id(boot);
     return str_eq(boot, o->boot_id);
 }
 
 bool rank_owner_alive(const struct rank_owner *o) {
-    struct proc_stat st;
-    return same_boot(o) && proc_stat(o->pid, &st) && st.start_ticks == o->start_ticks && st.state != 'Z' &&
+    struct proc st;
+    return same_boot(o) && proc_read(o->pid, &st) && st.start_ticks == o->start_ticks && st.state != 'Z' &&
            st.state != 'X';
 }
 
 int rank_session_count(const struct rank_owner *o, bool kill_them) {
-    struct proc_stat st;
+    struct proc st;
     if (!same_boot(o)) return 0;
     /* another process has this pid by now: the rank's session is over too */
-    if (proc_stat(o->pid, &st) && st.start_ticks != o->start_ticks) return 0;
+    if (proc_read(o->pid, &st) && st.start_ticks != o->start_ticks) return 0;
     DIR *d = opendir("/proc");
     int n = 0;
     if (d == NULL) return 0;
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         int64_t pid = 0;
-        if (!str_to_i64(e->d_name, 2, INT32_MAX, &pid) || !proc_stat((pid_t)pid, &st)) continue;
+        if (!str_to_i64(e->d_name, 2, INT32_MAX, &pid) || !proc_read((pid_t)pid, &st)) continue;
         if (st.session != o->pid || st.state == 'Z' || st.state == 'X') continue;
         n++;
         if (kill_them) kill((pid_t)pid, SIGKILL);

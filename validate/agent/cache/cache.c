@@ -8,12 +8,12 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "validate/agent/base/tcp.h"
 #include "validate/agent/verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -26,27 +26,6 @@
 #define CONNECTIONS_MAX 512
 #define TICK_MS 500
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static bool address_parse(const char *text, int port, union address *a, socklen_t *n) {
-    *a = (union address){0};
-    if (inet_pton(AF_INET, text, &a->v4.sin_addr) == 1) {
-        a->v4.sin_family = AF_INET;
-        a->v4.sin_port = htons((uint16_t)port);
-        *n = sizeof a->v4;
-        return a->v4.sin_addr.s_addr != htonl(INADDR_ANY);
-    }
-    if (inet_pton(AF_INET6, text, &a->v6.sin6_addr) != 1) return false;
-    a->v6.sin6_family = AF_INET6;
-    a->v6.sin6_port = htons((uint16_t)port);
-    *n = sizeof a->v6;
-    return !IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr);
-}
-
 /* Made by the caller; nobody else may have a part in it. */
 static int check_dir(const char *dir, struct gp_error *err) {
     struct stat st;
@@ -56,26 +35,7 @@ static int check_dir(const char *dir, struct gp_error *err) {
     return 0;
 }
 
-static int listen_at(const char *bind_to, int port, int *ret_port, struct gp_error *err) {
-    union address a;
-    socklen_t n = 0;
-    int on = 1;
-    if (!address_parse(bind_to, port, &a, &n)) {
-        gp_fail(err, GP_EUSAGE, "--bind: '%.60s' is not an address of one interface", bind_to);
-        return -1;
-    }
-    int fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (fd < 0 || bind(fd, &a.any, n) != 0 || listen(fd, 512) != 0 || getsockname(fd, &a.any, &n) != 0) {
-        gp_fail_errno(err, GP_EIO, errno, "cannot listen on %s", bind_to);
-        if (fd >= 0) close(fd);
-        return -1;
-    }
-    *ret_port = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
-    return fd;
-}
-
-static bool is_peer(const struct cache *c, const union address *a) {
+static bool is_peer(const struct cache *c, const union tcp_address *a) {
     char text[INET6_ADDRSTRLEN] = "";
     const void *ip = a->any.sa_family == AF_INET ? (const void *)&a->v4.sin_addr : (const void *)&a->v6.sin6_addr;
     if (inet_ntop(a->any.sa_family, ip, text, sizeof text) == NULL) return false;
@@ -85,7 +45,7 @@ static bool is_peer(const struct cache *c, const union address *a) {
 }
 
 static void accept_one(const struct cache *c, int listener, int *children) {
-    union address from = {0};
+    union tcp_address from = {0};
     socklen_t n = sizeof from;
     int fd = accept4(listener, &from.any, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
@@ -129,8 +89,8 @@ static int run(struct cache *c, int port, int64_t lease_ms, struct gp_error *err
     r = fs_mkdirs(store, 0700, err);
     struct gp_error busy = {0};
     GP_AUTO_FD int listener = -1;
-    if (r == 0 && port > 0) listener = listen_at(c->bind, port, &port, &busy); /* the port of before a reboot */
-    if (r == 0 && listener < 0) listener = listen_at(c->bind, 0, &port, err);
+    if (r == 0 && port > 0) listener = tcp_listen(c->bind, port, &port, &busy); /* the port of before a reboot */
+    if (r == 0 && listener < 0) listener = tcp_listen(c->bind, 0, &port, err);
     if (r != 0 || listener < 0) return r != 0 ? r : -GP_EIO;
     GP_AUTO_FREE char *text = xasprintf("%d %d\n", (int)getpid(), port);
     r = fs_write_atomic(at, text, strlen(text), 0600, err);

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "validate/agent/base/sha256.h"
+#include "tree/sha256.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

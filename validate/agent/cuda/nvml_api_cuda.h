@@ -54,6 +54,9 @@ struct nvml_sram {
     unsigned threshold_exceeded;
 };
 #define NVML_SRAM_V1 ((unsigned)sizeof(struct nvml_sram) | 1u << 24)
+struct nvml_utilization {
+    unsigned gpu, memory; /* percent */
+};
 struct nvml_event {
     nvml_device device;
     unsigned long long type, data;
@@ -110,6 +113,7 @@ struct nvml_api {
     int (*power)(nvml_device d, unsigned *ret_mw);
     int (*power_limit)(nvml_device d, unsigned *ret_mw);
     int (*clock)(nvml_device d, int kind, unsigned *ret_mhz);
+    int (*utilization)(nvml_device d, struct nvml_utilization *ret);
     int (*reasons)(nvml_device d, unsigned long long *ret);
     int (*reasons_old)(nvml_device d, unsigned long long *ret);
     int (*pcie_gen)(nvml_device d, unsigned *ret);

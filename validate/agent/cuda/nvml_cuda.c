@@ -42,6 +42,7 @@ static const struct {
     SYMBOL(power, "nvmlDeviceGetPowerUsage"),
     SYMBOL(power_limit, "nvmlDeviceGetEnforcedPowerLimit"),
     SYMBOL(clock, "nvmlDeviceGetClockInfo"),
+    SYMBOL(utilization, "nvmlDeviceGetUtilizationRates"),
     SYMBOL(reasons, "nvmlDeviceGetCurrentClocksEventReasons"),
     SYMBOL(reasons_old, "nvmlDeviceGetCurrentClocksThrottleReasons"),
     SYMBOL(pcie_gen, "nvmlDeviceGetCurrPcieLinkGeneration"),
@@ -196,7 +197,5 @@ int nvml_xids_take(int64_t *ret, int max) {
     if (!xids) return -1;
     for (int tries = 0; tries < 1000 && nvml_api.event_wait(xids, &e, 0) == 0; tries++)
         if (e.type == NVML_EVENT_XID && n < max) ret[n++] = (int64_t)e.data;
-    nvml_api.event_set_free(xids);
-    xids = NULL;
     return n;
 }

@@ -131,11 +131,13 @@ struct nvml_sample {
     int64_t pcie_gen, pcie_width;
 };
 void nvml_sample_read(nvml_device d, struct nvml_sample *ret);
+/* Percent of the last sampling period in which a kernel ran; NVML_NOT_TOLD: not reported. */
+int64_t nvml_busy_percent(nvml_device d);
 /* The names of the bits, joined by '+': "HW thermal slowdown+power cap"; "none". */
 void nvml_reasons_text(int64_t reasons, char *dst, size_t n);
 
-/* Xid events, which NVML reports without root. watch begins; take returns the numbers seen since (at most max;
- * returns their count, -1: not supported). One watch per process. */
+/* Xid events, which NVML reports without root. watch begins anew; take returns the numbers seen since, or
+ * since the last take (at most max; returns their count, -1: not supported). One watch per process. */
 void nvml_xids_watch(nvml_device d);
 int nvml_xids_take(int64_t *ret, int max);
 

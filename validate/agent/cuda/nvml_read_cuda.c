@@ -343,6 +343,13 @@ void nvml_sample_read(nvml_device d, struct nvml_sample *ret) {
     ret->pcie_width = number(nvml_api.pcie_width, d, &ret->lost);
 }
 
+int64_t nvml_busy_percent(nvml_device d) {
+    struct nvml_utilization u = {0};
+    bool lost = false;
+    if (!nvml_api.utilization || !told(nvml_api.utilization(d, &u), &lost) || u.gpu > 100) return NVML_NOT_TOLD;
+    return (int64_t)u.gpu;
+}
+
 void nvml_reasons_text(int64_t reasons, char *dst, size_t n) {
     static const char *const names[] = {"idle",          "application clocks",  "power cap",           "HW slowdown",
                                         "sync boost",    "SW thermal slowdown", "HW thermal slowdown", "HW power brake",

@@ -51,33 +51,23 @@ int start_nodes_before(const struct check_ctx *c, int rank) {
     return n;
 }
 
-static void env_add(struct strv *env, const char *fmt, ...) GP_PRINTF(2, 3);
-static void env_add(struct strv *env, const char *fmt, ...) {
-    struct str s = {0};
-    va_list ap;
-    va_start(ap, fmt);
-    str_vaddf(&s, fmt, ap);
-    va_end(ap);
-    strv_take(env, str_steal(&s));
-}
-
 /* What torchrun sets for a rank, and the network. */
 static void make_env(const struct check_ctx *c, int64_t limit_ms, struct strv *env) {
     char name[64];
-    env_add(env, "RANK=%d", c->rank);
-    env_add(env, "WORLD_SIZE=%d", c->size);
-    env_add(env, "LOCAL_RANK=%d", c->gpu >= 0 ? c->gpu : c->rank - c->who[c->rank].node);
-    env_add(env, "LOCAL_WORLD_SIZE=%d", start_ranks_here(c));
-    env_add(env, "GROUP_RANK=%d", start_nodes_before(c, c->who[c->rank].node));
-    env_add(env, "GPUPROV_GPU=%d", c->gpu >= 0);
-    env_add(env, "GPUPROV_SECONDS=%lld", (long long)GP_MAX(limit_ms / 1000, (int64_t)1));
-    env_add(env, "GPUPROV_NODES=%d", start_nodes_before(c, c->size));
-    env_add(env, "GPUPROV_BIND=%s", c->bind);
-    env_add(env, "OMP_NUM_THREADS=1");
+    strv_addf(env, "RANK=%d", c->rank);
+    strv_addf(env, "WORLD_SIZE=%d", c->size);
+    strv_addf(env, "LOCAL_RANK=%d", c->gpu >= 0 ? c->gpu : c->rank - c->who[c->rank].node);
+    strv_addf(env, "LOCAL_WORLD_SIZE=%d", start_ranks_here(c));
+    strv_addf(env, "GROUP_RANK=%d", start_nodes_before(c, c->who[c->rank].node));
+    strv_addf(env, "GPUPROV_GPU=%d", c->gpu >= 0);
+    strv_addf(env, "GPUPROV_SECONDS=%lld", (long long)GP_MAX(limit_ms / 1000, (int64_t)1));
+    strv_addf(env, "GPUPROV_NODES=%d", start_nodes_before(c, c->size));
+    strv_addf(env, "GPUPROV_BIND=%s", c->bind);
+    strv_addf(env, "OMP_NUM_THREADS=1");
     interface_of(c->bind, name, sizeof name);
     if (name[0] == '\0') return;
-    env_add(env, "GLOO_SOCKET_IFNAME=%s", name);
-    env_add(env, "NCCL_SOCKET_IFNAME==%s", name); /* exactly this one */
+    strv_addf(env, "GLOO_SOCKET_IFNAME=%s", name);
+    strv_addf(env, "NCCL_SOCKET_IFNAME==%s", name); /* exactly this one */
 }
 
 /* The interpreter that the controller named, else the usual ones. */
@@ -126,8 +116,8 @@ static void make_container(const struct check_ctx *c, const char *program, struc
                  engine);
         return;
     }
-    env_add(&s->env, "GPUPROV_IMAGE=1");
-    env_add(&s->env, "GPUPROV_ENDS=%s", ends);
+    strv_addf(&s->env, "GPUPROV_IMAGE=1");
+    strv_addf(&s->env, "GPUPROV_ENDS=%s", ends);
     for (size_t i = 0; i + 1 < run.n; i++) strv_add(&s->argv, run.v[i]); /* sudo */
     if (run.n > 1 && timeout != NULL)
         WORDS(&s->argv, timeout, "-s", "KILL", ends); /* this process cannot kill root's */
@@ -151,7 +141,7 @@ void start_make(const struct check_ctx *c, const char *program, const char *imag
         ret->python = find_python(c);
         str_put(ret->scratch, sizeof ret->scratch, "/tmp/gpuprov-torch.XXXXXX");
         if (mkdtemp(ret->scratch) == NULL) ret->scratch[0] = '\0'; /* a full disk: torch has a place of its own */
-        else env_add(&ret->env, "TORCHINDUCTOR_CACHE_DIR=%s", ret->scratch);
+        else strv_addf(&ret->env, "TORCHINDUCTOR_CACHE_DIR=%s", ret->scratch);
         if (ret->python != NULL) WORDS(&ret->argv, ret->python, "-I", "-c", whole);
     }
     strv_take(&ret->argv, NULL);
