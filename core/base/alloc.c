@@ -41,13 +41,17 @@ char *xstrndup(const char *s, size_t n) {
 
 char *xstrdup(const char *s) { return s == NULL ? NULL : xstrndup(s, SIZE_MAX - 1); }
 
-char *xasprintf(const char *fmt, ...) {
+char *xvasprintf(const char *fmt, va_list ap) {
     char *out = NULL;
+    if (vasprintf(&out, fmt, ap) < 0) out_of_memory();
+    return out;
+}
+
+char *xasprintf(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    int n = vasprintf(&out, fmt, ap);
+    char *out = xvasprintf(fmt, ap);
     va_end(ap);
-    if (n < 0) out_of_memory();
     return out;
 }
 

@@ -61,6 +61,13 @@ void gp_cancel_set(struct gp_cancel *c) {
     (void)n;
 }
 
+void gp_cancel_reset(struct gp_cancel *c) {
+    uint64_t count = 0;
+    ssize_t n = c->efd >= 0 && atomic_load(&c->state) != 0 ? read(c->efd, &count, sizeof count) : 0;
+    (void)n;
+    atomic_store(&c->state, 0);
+}
+
 bool gp_cancelled(const struct gp_cancel *c) { return c != NULL && atomic_load(&c->state) != 0; }
 
 int gp_wait_fd(int fd, short events, int64_t deadline_ms, const struct gp_cancel *cancel, short *ret_revents,

@@ -21,7 +21,7 @@ int64_t clock_stood_ms(int64_t *last_ms, int64_t most_ms);
 /* Deadline `timeout_ms` from now, saturating. */
 int64_t clock_deadline(int64_t timeout_ms);
 
-/* Cancellation: set once, never cleared. Any thread may set it. */
+/* Cancellation: set once. Any thread may set it. */
 struct gp_cancel {
     int efd;          /* readable once cancelled; -1 when not created */
     atomic_int state; /* 0 running, 1 cancelled */
@@ -29,6 +29,8 @@ struct gp_cancel {
 int gp_cancel_init(struct gp_cancel *c, struct gp_error *err);
 void gp_cancel_clear(struct gp_cancel *c);
 void gp_cancel_set(struct gp_cancel *c);
+/* Clears it, so that the caller can clean up with the same object. Nothing may wait on it meanwhile. */
+void gp_cancel_reset(struct gp_cancel *c);
 bool gp_cancelled(const struct gp_cancel *c); /* NULL: false */
 
 /* Waits until fd has one of `events` (poll's), the deadline passes or cancel is set. fd -1: only

@@ -4,6 +4,8 @@
 
 #include "base/form.h"
 
+#include "base/str.h"
+
 #include <arpa/inet.h>
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
@@ -47,4 +49,30 @@ bool form_word(const char *s) { return made_of(s, LOWER UPPER DIGITS "_", LOWER 
 bool form_ec2_id(const char *s, const char *prefix) {
     size_t n = strlen(prefix);
     return s != NULL && strncmp(s, prefix, n) == 0 && made_of(s + n, HEX, HEX, 8, 17);
+}
+
+/* --- forms of a network --- */
+
+struct cidr {
+    unsigned char bytes[16];
+    int family;
+    int64_t bits;
+};
+
+static bool cidr_read(const char *text, struct cidr *ret) {
+    size_t n = strcspn(text, "/");
+    GP_AUTO_FREE char *address = xstrndup(text, n);
+    *ret = (struct cidr){.family = strchr(address, ':') == NULL ? AF_INET : AF_INET6};
+    int64_t most = ret->family == AF_INET ? 32 : 128;
+    ret->bits = most;
+    if (text[n] != '\0' && !str_to_i64(text + n + 1, 0, most, &ret->bits)) return false;
+    if (inet_pton(ret->family, address, ret->bytes) != 1) return false;
+    for (int64_t i = ret->bits; i < most; i++) ret->bytes[i / 8] &= (unsigned char)~(0x80 >> (i % 8));
+    return true;
+}
+
+bool form_same_network(const char *x, const char *y) {
+    struct cidr a, b;
+    if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
+    return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
 }

@@ -31,6 +31,9 @@ bool form_login(const char *s);
 /* A cloud's name of a region, zone, type or state: letters, digits, '.', '-' and '_'; 1 to 64, not first '-'
  * or '.'. */
 bool form_word(const char *s);
+/* Two texts of one network, "10.1.2.3/8" and "10.0.0.0/8": the bits of the host do not count, and an address is a
+ * network of one. Any other text is only the same as itself. */
+bool form_same_network(const char *x, const char *y);
 /* prefix and 8 to 17 hex digits: "i-0123456789abcdef0". */
 bool form_ec2_id(const char *s, const char *prefix);
 

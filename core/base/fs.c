@@ -91,6 +91,18 @@ int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
     return 0;
 }
 
+int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
+    struct stat st;
+    GP_AUTO_FREE char *target = NULL;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        GP_AUTO_FD int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        int r = fd < 0 ? -errno : fs_write_all(fd, data, n);
+        return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
+    }
+    target = realpath(path, NULL); /* a link stays one */
+    return fs_write_atomic(target != NULL ? target : path, data, n, mode, err);
+}
+
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
     GP_AUTO_STR struct str old = {0};
     struct stat st;

@@ -15,6 +15,9 @@ int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err)
 int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err);
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
+/* For a path that the user names. Devices and pipes are written to (a pipe: blocks until somebody reads), links are
+ * followed, everything else is as fs_write_atomic. */
+int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 /* The same, but a file with that content and mode stays as it is: a full disk does not matter then. */
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err);

@@ -3,6 +3,7 @@
 #ifndef GP_BASE_H
 #define GP_BASE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,7 @@ void *xrealloc(void *p, size_t size);
 char *xstrdup(const char *s); /* NULL in, NULL out */
 char *xstrndup(const char *s, size_t n);
 char *xasprintf(const char *fmt, ...) GP_PRINTF(1, 2);
+char *xvasprintf(const char *fmt, va_list ap) GP_PRINTF(1, 0);
 
 void gp_cleanup_free(void *pp); /* for GP_AUTO_FREE: frees *(void **)pp */
 void gp_cleanup_fd(int *fd);    /* closes when >= 0 */

@@ -196,6 +196,13 @@ char *str_steal(struct str *s) {
     return out;
 }
 
+void strv_addf(struct strv *v, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    strv_take(v, xvasprintf(fmt, ap));
+    va_end(ap);
+}
+
 void strv_take(struct strv *v, char *s) {
     if (v->n + 2 > v->cap) {
         v->cap = v->cap ? v->cap * 2 : 8;

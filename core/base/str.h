@@ -58,6 +58,7 @@ struct strv {
 };
 void strv_add(struct strv *v, const char *s); /* copies */
 void strv_take(struct strv *v, char *s);      /* takes ownership */
+void strv_addf(struct strv *v, const char *fmt, ...) GP_PRINTF(2, 3);
 void strv_clear(struct strv *v);
 bool strv_has(const struct strv *v, const char *s);
 void strv_copy(struct strv *to, const struct strv *from);

@@ -13,7 +13,7 @@
 static const struct column stack_columns[] = {
     C(COL_TEXT, stack, owner),     C(COL_TEXT, stack, name),     C(COL_TEXT, stack, uid),
     C(COL_TEXT, stack, spec_hash), C(COL_TEXT, stack, provider), C(COL_TEXT, stack, region),
-    C(COL_I64, stack, created_s),  C(COL_I64, stack, expires_s),
+    C(COL_I64, stack, created_s),  C(COL_I64, stack, expires_s), C(COL_I64, stack, moving_s),
 };
 static const struct column intent_columns[] = {
     C(COL_TEXT, intent, uid),       C(COL_TEXT, intent, provider),  C(COL_TEXT, intent, region),

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 4
+#define SCHEMA_VERSION 5
 #define BUSY_MS 10000
 
 static int fail_sql(struct journal *j, struct gp_error *err, const char *what) {
@@ -122,6 +122,9 @@ static int migrate(struct journal *j, struct gp_error *err) {
     /* 4: when a resource was gone, for the cost of nodes that are no longer there */
     if (r == 0 && version >= 1 && version <= 3)
         r = exec_sql(j, "ALTER TABLE resources ADD COLUMN gone_s INTEGER;", "migrate to schema 4", err);
+    /* 5: a deadline that is being moved */
+    if (r == 0 && version >= 1 && version <= 4)
+        r = exec_sql(j, "ALTER TABLE stacks ADD COLUMN moving_s INTEGER;", "migrate to schema 5", err);
     if (r == 0 && version < SCHEMA_VERSION) {
         GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, set, "set the schema's version", err);
@@ -347,6 +350,7 @@ int journal_resources(struct journal *j, const char *uid, struct resource_list *
     while ((rc = db_next_row(s)) == SQLITE_ROW) {
         struct resource found = {0};
         columns_read(&table_resources, s, &found);
+        resource_fill(&found); /* what the journal does not keep is unknown */
         vec_push(&ret->list, found);
     }
     int r = db_select_end(j, s, rc, err);

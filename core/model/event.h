@@ -3,6 +3,7 @@
 #ifndef GP_MODEL_EVENT_H
 #define GP_MODEL_EVENT_H
 
+#include "base/error.h"
 #include "model/stack.h"
 
 enum event_status {
@@ -27,6 +28,7 @@ struct event {
     const char *run;    /* 16 hex digits, equal in all events of one call of a verb; NULL: unknown */
     const char *output; /* lines that explain the event, such as the end of a step's output; NULL: none; borrowed */
     int percent;        /* of the step that is in progress, also at the beginning of text: 1 to 100; 0: unknown */
+    enum gp_code code;  /* of the error that ended the verb; GP_OK: none, or not known. Not in the JSON */
     int64_t limit_ms;   /* time limit of the phase or step that begins; 0: unknown */
 };
 

@@ -8,6 +8,7 @@
 #include "spec/spec.h"
 
 /* The terminator of an offer's nodes at their deadline when gpuprov does not run. */
+/* From the most to the least reliable. */
 enum offer_ends {
     ENDS_BY_PROVIDER, /* in an offer: the default of its provider's row */
     ENDS_SERVER,      /* the cloud itself */
@@ -43,6 +44,7 @@ struct offer {
     char *quota;   /* "8 of 16 GPUs used"; "" or NULL: not known */
     int max_count; /* most nodes of this offer; 0: unknown */
     enum offer_ends ends;
+    int64_t ttl_ms; /* how long nodes of it may live, where limits.max_cost decides that; 0: limits.ttl does */
 };
 struct offer_list {
     VEC_OF(struct offer) list;

@@ -9,6 +9,7 @@ void stack_clear(struct stack *s) {
     free(s->name);
     free(s->uid);
     free(s->spec_hash);
+    free(s->unit);
     free(s->provider);
     free(s->region);
     *s = (struct stack){0};
@@ -22,6 +23,7 @@ void stack_copy(struct stack *to, const struct stack *from) {
     to->name = xstrdup(from->name);
     to->uid = xstrdup(from->uid);
     to->spec_hash = xstrdup(from->spec_hash);
+    to->unit = xstrdup(from->unit);
     to->provider = xstrdup(from->provider);
     to->region = xstrdup(from->region);
 }
@@ -79,6 +81,8 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, login_key),    offsetof(struct resource, known_hosts),
     offsetof(struct resource, regions),      offsetof(struct resource, unreadable),
     offsetof(struct resource, account),      offsetof(struct resource, image),
+    offsetof(struct resource, unit),         offsetof(struct resource, ingress),
+    offsetof(struct resource, market),
 };
 
 static char **string_of(struct resource *r, size_t i) { return (char **)(void *)((char *)r + resource_strings[i]); }
@@ -87,6 +91,11 @@ void resource_init(struct resource *r, enum resource_kind kind, const char *prov
     *r = (struct resource){.kind = kind, .slot = -1, .price_usd_per_h = -1, .rdma = -1, .gpus = -1};
     for (size_t i = 0; i < GP_ARRAY_LEN(resource_strings); i++) *string_of(r, i) = xstrdup("");
     resource_set(&r->provider, provider);
+}
+
+void resource_fill(struct resource *r) {
+    for (size_t i = 0; i < GP_ARRAY_LEN(resource_strings); i++)
+        if (*string_of(r, i) == NULL) *string_of(r, i) = xstrdup("");
 }
 
 void resource_set(char **field, const char *value) {

@@ -12,8 +12,10 @@ struct stack {
     char *owner, *name;
     char *uid;                    /* 16 random hex digits, kept in the cloud's claim; NULL: not claimed yet */
     char *spec_hash;              /* 64 hex digits */
+    char *unit;                   /* the folder of specs that it belongs to; "" or NULL: none. Not in the journal */
     char *provider, *region;      /* home: the place of the claim */
     int64_t created_s, expires_s; /* wall, cloud's clock */
+    int64_t moving_s;             /* the deadline to which a run began to move it; 0: none did. Only in the journal */
 };
 void stack_clear(struct stack *s);
 /* The copies below clear what was in `to` (zeroed or valid) first. */
@@ -54,6 +56,7 @@ struct resource {
     char *provider, *region, *zone;
     char *id;
     char *owner, *stack, *uid, *spec_hash; /* from its tags */
+    char *unit;                            /* likewise; "": none. Not in the journal */
     int slot;                              /* instances and hosts: the node's index; -1 otherwise */
     int attempt;
     enum resource_state state;
@@ -80,6 +83,9 @@ struct resource {
                               and uid it has no owner: it is reported, never used, destroyed or recorded */
     int rdma;          /* RDMA devices that the cloud gives it; -1: unknown. Not in the journal */
     bool ends_itself;  /* the cloud shows that this node may delete itself at its deadline. Not in the journal */
+    char *ingress;     /* of a group: who may connect, besides its own members, one rule a line: "tcp 22 10.0.0.0/8",
+                          "all 0.0.0.0/0"; "none": nobody; "": unknown. Not in the journal */
+    char *market;      /* "on-demand", "spot"; "": unknown. Not in the journal */
     int gpus;          /* GPUs of the node's offer; -1: unknown */
     bool other_run;    /* launched by another run at the same time: it has that run's
                               first-contact key */
@@ -88,6 +94,7 @@ struct resource_list {
     VEC_OF(struct resource) list;
 };
 void resource_init(struct resource *r, enum resource_kind kind, const char *provider); /* "" everywhere */
+void resource_fill(struct resource *r);             /* strings that are NULL become "" */
 void resource_set(char **field, const char *value); /* frees, copies; NULL becomes "" */
 void resource_clear(struct resource *r);
 void resource_copy(struct resource *to, const struct resource *from);

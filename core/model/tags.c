@@ -25,6 +25,7 @@ static bool read_owner(struct tags *t, const char *v) { return store(&t->owner, 
 static bool read_stack(struct tags *t, const char *v) { return store(&t->stack, v, form_stack(v)); }
 static bool read_uid(struct tags *t, const char *v) { return store(&t->uid, v, form_uid(v)); }
 static bool read_spec(struct tags *t, const char *v) { return store(&t->spec_hash, v, form_spec_hash(v)); }
+static bool read_unit(struct tags *t, const char *v) { return store(&t->unit, v, form_stack(v)); }
 static bool read_hostkey(struct tags *t, const char *v) { return store(&t->hostkey, v, form_fingerprint(v)); }
 
 /* Only the form that time_format_utc writes: "2026-11-22T08:00:00Z". */
@@ -113,17 +114,19 @@ static const struct {
     {"claim", read_claim, "1"},
     {"regions", read_regions, "region names in order"},
     {"image", read_image, "what a baked image has"},
+    {"unit", read_unit, "a unit's name"},
 };
 
 void tags_init(struct tags *t) {
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
-    char **texts[] = {&t->owner,   &t->stack,   &t->uid,          &t->spec_hash,
-                      &t->hostkey, &t->regions, &t->more_regions, &t->image};
+    char **texts[] = {&t->owner,   &t->stack,        &t->uid,   &t->spec_hash, &t->hostkey,
+                      &t->regions, &t->more_regions, &t->image, &t->unit};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) resource_set(texts[i], "");
 }
 
 void tags_clear(struct tags *t) {
-    char *texts[] = {t->owner, t->stack, t->uid, t->spec_hash, t->hostkey, t->regions, t->more_regions, t->image};
+    char *texts[] = {t->owner,   t->stack,        t->uid,   t->spec_hash, t->hostkey,
+                     t->regions, t->more_regions, t->image, t->unit};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) free(texts[i]);
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
 }
@@ -163,6 +166,7 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
     resource_set(&r->owner, known ? t->owner : "");
     resource_set(&r->stack, known ? t->stack : "");
     resource_set(&r->uid, known ? t->uid : "");
+    resource_set(&r->unit, known ? t->unit : "");
     resource_set(&r->spec_hash, t->spec_hash);
     resource_set(&r->host_keys, t->hostkey);
     GP_AUTO_FREE char *regions = tags_regions(t);
@@ -196,6 +200,7 @@ void tags_of_stack(struct tags *t, const struct stack *s) {
     resource_set(&t->stack, s->name);
     resource_set(&t->uid, s->uid);
     resource_set(&t->spec_hash, s->spec_hash);
+    resource_set(&t->unit, s->unit);
     t->expires_s = s->expires_s;
 }
 
@@ -204,8 +209,8 @@ void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, co
     GP_AUTO_STRV struct strv more = {0};
     const struct {
         const char *key, *value;
-    } texts[] = {{"owner", t->owner},     {"stack", t->stack},     {"uid", t->uid},    {"spec", t->spec_hash},
-                 {"hostkey", t->hostkey}, {"regions", t->regions}, {"image", t->image}};
+    } texts[] = {{"owner", t->owner},     {"stack", t->stack},     {"uid", t->uid},     {"spec", t->spec_hash},
+                 {"hostkey", t->hostkey}, {"regions", t->regions}, {"image", t->image}, {"unit", t->unit}};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++)
         if (texts[i].value[0] != '\0') each(ctx, texts[i].key, texts[i].value);
     const struct {

@@ -17,7 +17,7 @@
 
 /* The decoded tags of one resource. All strings owned; "" (0, -1): absent or bad. */
 struct tags {
-    char *owner, *stack, *uid, *spec_hash, *hostkey;
+    char *owner, *stack, *uid, *spec_hash, *hostkey, *unit;
     char *regions;                /* of a claim at its creation: regions of the stack's resources, "a b" or "*" */
     char *image;                  /* of a baked image and its snapshots: what it has (model/image.h) */
     char *more_regions;           /* of tags that were added later, "a b" */
@@ -35,7 +35,7 @@ void tags_clear(struct tags *t);
 void tags_read(struct tags *t, const char *key, const char *value);
 /* Owner, stack and uid are set and decode: only such a resource has an owner. */
 bool tags_identify(const struct tags *t);
-/* Fills the resource's owner, stack, uid, spec_hash, host_keys, regions, attempt, times, price, claim and
+/* Fills the resource's owner, stack, uid, spec_hash, unit, host_keys, regions, attempt, times, price, claim and
  * `unreadable`; its slot is FIRST + launch_index when that lies within COUNT (launch_index -1: none).
  * A resource without identity keeps owner, stack and uid "". */
 void tags_to_resource(const struct tags *t, int launch_index, struct resource *r);

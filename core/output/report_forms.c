@@ -29,6 +29,6 @@ int report_save(const struct report *r, const struct report_ops *form, const cha
     GP_AUTO_STR struct str text = {.max = (size_t)256 << 20};
     int rc = form->write(r, &style, &text, err);
     if (rc == 0 && text.truncated) rc = gp_fail(err, GP_EIO, "the report is larger than 256 MiB as %s", form->name);
-    if (rc == 0) rc = fs_write_atomic(path, text.s, text.len, 0644, err);
+    if (rc == 0) rc = fs_write_output(path, text.s, text.len, 0644, err);
     return rc != 0 ? gp_wrap(err, "the report as %s", form->name) : 0;
 }

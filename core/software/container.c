@@ -49,3 +49,30 @@ enum software_container software_container_runs(const char *driver, const char *
     }
     return SOFTWARE_CONTAINER_NOT;
 }
+
+/* "13.0" of "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04" or "pytorch/pytorch:2.9.1-cuda13.0-cudnn9-runtime". */
+static bool image_cuda(const char *image, char *ret, size_t n) {
+    static const char repository[] = "nvidia/cuda";
+    size_t whole = strcspn(image, "@"), name = whole;
+    while (name > 0 && image[name] != ':' && image[name] != '/') name--;
+    if (image[name] != ':') return false; /* no tag */
+    GP_AUTO_FREE char *tag = xasprintf("%.*s", (int)(whole - name - 1), image + name + 1);
+    size_t skip = name < strlen(repository) ? 0 : name - strlen(repository);
+    bool nvidias = strncmp(image + skip, repository, strlen(repository)) == 0 && (skip == 0 || image[skip - 1] == '/');
+    const char *word = strstr(tag, "cuda"), *at = nvidias ? tag : word != NULL ? word + strlen("cuda") : "";
+    size_t major = strspn(at, "0123456789"), minor = at[major] == '.' ? strspn(at + major + 1, "0123456789") : 0;
+    snprintf(ret, n, "%.*s", (int)(minor > 0 ? major + 1 + minor : major), at);
+    return major == 2;
+}
+
+enum software_container software_image_runs(const char *image, const struct software_set *set,
+                                            const struct software_gpu *gpu, char *why, size_t n) {
+    char cuda[16];
+    why[0] = '\0';
+    if (!image_cuda(image, cuda, sizeof cuda)) return SOFTWARE_CONTAINER_RUNS;
+    bool installed = set->at[SOFTWARE_DRIVER].text[0] != '\0';
+    const char *driver = set->driver_exact[0] != '\0' ? set->driver_exact : set->driver_minimum;
+    const char *least = first_driver(cuda);
+    if (!installed || driver[0] == '\0') driver = least != NULL ? least : "";
+    return software_container_runs(driver, cuda, gpu, why, n);
+}

@@ -61,6 +61,11 @@ void software_packages(const struct software_set *s, enum software_part part, st
     case SOFTWARE_PART_FABRIC:
         if (s->fabric_manager[0] != '\0') add(ret, "%s", s->fabric_manager);
         break;
+    case SOFTWARE_PART_NVLSM: /* not nvlink5-580: that brings a driver of its own version */
+        if (!s->nvlsm) break;
+        add(ret, "nvlsm");
+        add(ret, "infiniband-diags"); /* ibstat, with which the fabric manager finds the switches */
+        break;
     case SOFTWARE_PART_IMEX:
         if (s->imex.text[0] != '\0') add(ret, "%s", s->imex.text);
         break;

@@ -58,9 +58,13 @@ static void fill_fabric(const struct world *w, const struct pick *p, struct soft
     int there = wish->nvswitches > 0 ? 1 : wish->nvswitches == 0 ? 0 : wish->gpu.nvswitch;
     if (wish->nvswitches < 0 && wish->gpus == 1 && there != 1) there = 0;
     bool driver = p->branch != NULL;
+    /* A host of an NVL72 has its switches in trays of their own, which run NVLSM. */
+    ret->nvlsm = driver && there == 1 && wish->gpu.nvswitch == 1 && wish->gpu.cc >= 100;
     COPY(ret->fabric.text, !driver || there == 0 ? "no" : there == 1 ? "yes" : "if an NVSwitch is found");
     COPY(ret->fabric.why, !driver      ? "the driver is left alone"
                           : there == 0 ? "the node has no NVSwitch"
+                          : ret->nvlsm
+                              ? "the GPUs talk through NVSwitch; without it and NVLSM CUDA fails with error 802"
                           : there == 1 ? "the GPUs talk through NVSwitch; without it CUDA fails with error 802"
                                        : "SXM boards of this GPU have an NVSwitch, PCIe boards have none");
     if (driver && there != 0) {

@@ -87,6 +87,7 @@ struct software_set {
     char nccl_cuda[8];       /* CUDA that the NCCL package was built with: "13.0" */
     char torch_tag[8];       /* "cu130": https://download.pytorch.org/whl/cu130 */
     char fabric_manager[48]; /* package name for this OS; the version is exactly the driver's */
+    bool nvlsm;              /* NVSwitches of NVLink 5: the fabric manager starts NVLSM, a package of its own */
     struct software_value fabric;  /* text: "yes", "no", "if an NVSwitch is found" */
     struct software_value imex;    /* text: package name, or "" */
     struct software_value toolkit; /* minimum version of the container toolkit */
@@ -120,6 +121,7 @@ enum software_part {
     SOFTWARE_PART_PIN,    /* apt: nvidia-driver-pinning-580; dnf: none (a module stream or a version lock) */
     SOFTWARE_PART_DRIVER, /* nvidia-open, cuda-drivers, nvidia-driver-580-server-open, ... */
     SOFTWARE_PART_FABRIC,
+    SOFTWARE_PART_NVLSM, /* nvlsm infiniband-diags; their versions are not the driver's */
     SOFTWARE_PART_IMEX,
     SOFTWARE_PART_CUDA_RUNTIME, /* cuda-libraries-13-0 */
     SOFTWARE_PART_CUDA_TOOLKIT, /* cuda-toolkit-13-0 */
@@ -157,6 +159,10 @@ enum software_container {
  * runs. */
 enum software_container software_container_runs(const char *driver, const char *cuda, const struct software_gpu *gpu,
                                                 char *why, size_t n);
+/* The same for an image on a node that gets `set`. The name of an image states its CUDA ("nvidia/cuda:13.0.1-base",
+ * "pytorch/pytorch:2.9.1-cuda13.0-runtime"); any other is taken to run. A driver that is left alone is not judged. */
+enum software_container software_image_runs(const char *image, const struct software_set *set,
+                                            const struct software_gpu *gpu, char *why, size_t n);
 
 /* docs/software.md; caller frees. */
 char *software_markdown(void);

@@ -19,7 +19,8 @@ static void field_clear(const struct spec_field *f, void *at) {
     struct spec_vec list;
     switch (f->type) {
     case SPEC_TEXT: free(*(char **)at); break;
-    case SPEC_TEXTS: strv_clear(at); break;
+    case SPEC_TEXTS:
+    case SPEC_VARS: strv_clear(at); break;
     case SPEC_BLOCK:
     case SPEC_SHORT: block_clear(f->block, at); break;
     case SPEC_LIST:
@@ -95,6 +96,7 @@ static void decode_all(struct spec_ctx *c, const char *text, size_t n) {
     } else if (root == NULL) {
         spec_complain_at(c, 1, 1, "the spec is empty; the smallest one is 'name: try'");
     } else {
+        spec_notify_before(c, root);
         spec_substitute(c, root, false);
         spec_decode(c, &spec_root, root, c->spec);
     }
@@ -175,6 +177,8 @@ static bool steers(const char *line, size_t i, size_t n) {
 static void show_line(const char *line, size_t n, unsigned column, bool colour, struct str *out) {
     unsigned from = column > SHOWN_BEFORE + 1 ? column - SHOWN_BEFORE : 1, at = 0;
     GP_AUTO_STR struct str below = {.max = 1000};
+    GP_AUTO_FREE bool *hidden = xcalloc(n + 1, sizeof *hidden);
+    spec_notify_hide(line, n, hidden);
     str_add(out, from > 1 ? "  ..." : "  ");
     str_add(&below, from > 1 ? "     " : "  ");
     for (size_t i = 0; i < n; i++) {
@@ -185,7 +189,7 @@ static void show_line(const char *line, size_t n, unsigned column, bool colour, 
             str_add(out, "...");
             break;
         }
-        str_addc(out, steers(line, i, n) ? '?' : line[i]);
+        str_addc(out, hidden[i] ? '*' : steers(line, i, n) ? '?' : line[i]);
         if (first && at < column) str_addc(&below, line[i] == '\t' ? '\t' : ' ');
     }
     str_addf(out, "\n%s%s^%s\n", below.s, colour ? "\033[1;32m" : "", colour ? "\033[0m" : "");

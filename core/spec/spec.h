@@ -7,13 +7,14 @@
 #include "base/secret.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "spec/spec_cache.h"
 #include "spec/spec_container.h"
-#include "spec/spec_fabric.h"
+#include "spec/spec_job.h"
+#include "spec/spec_notify.h"
 #include "spec/spec_python.h"
 #include "spec/spec_software.h"
 #include "spec/spec_storage.h"
 
+#define SPEC_TERRAFORM "terraform:"     /* in front of `hosts` */
 #define SPEC_TEXT_MAX ((size_t)1 << 20) /* bytes of a spec */
 
 struct spec_pos {
@@ -23,6 +24,13 @@ struct spec_pos {
 enum spec_order { ORDER_CHEAPEST, ORDER_LISTED };
 enum spec_unattended { UNATTENDED_REFUSE, UNATTENDED_ACCEPT };
 enum spec_market { MARKET_ON_DEMAND, MARKET_SPOT };
+
+/* bootstrap.cache: whether the nodes of a run fetch packages once, through one of them. */
+enum spec_cache { CACHE_NONE, CACHE_FIRST_NODE };
+extern const char *const spec_cache_names[]; /* NULL-ended */
+/* bootstrap.fabric: the network between nodes whose software is installed. */
+enum spec_fabric { FABRIC_NONE, FABRIC_AUTO, FABRIC_EFA, FABRIC_INFINIBAND };
+extern const char *const spec_fabric_names[]; /* NULL-ended */
 
 struct spec_gpu {
     char *model; /* "H100"; NULL: nodes without GPUs */
@@ -49,7 +57,8 @@ struct spec_offer {
     char *project;        /* the project at the provider; NULL: that of the credentials or the environment */
     char *role;           /* permissions of the nodes at the provider; NULL: none */
     char *reservation;    /* id of capacity that was reserved before; NULL: none */
-    char *hosts;          /* absolute path of the hosts file (written relative to the spec) */
+    char *hosts;          /* absolute path of the hosts file (written relative to the spec), or SPEC_TERRAFORM and the
+                             absolute path of a folder of Terraform or of a file with its outputs */
     /* Override the stack's values: read them through spec_effective. */
     struct spec_image image; /* both NULL: the stack's */
     struct strv ssh_from;    /* empty: the stack's */
@@ -99,6 +108,17 @@ struct spec_secret {
     struct spec_pos pos;
 };
 
+/* The size of a training, from which `plan` computes GPU hours and cost. Texts as the spec has them; all NULL without
+ * the block. */
+struct spec_estimate {
+    char *params; /* "7B": parameters that each token passes through */
+    char *tokens; /* "300B", of the whole training */
+    char *mfu;    /* "0.4"; NULL: of the model table */
+    char *gpu;    /* a model; NULL: that of the spec, else that of the offer */
+};
+/* The number in "300B" (K, M, B, T: 10^3, 10^6, 10^9, 10^12), or in "0.4". 0: NULL, or not such a text. Pure. */
+double spec_estimate_number(const char *text);
+
 struct spec {
     char *path;    /* as given */
     char *text;    /* the file's own text */
@@ -112,6 +132,8 @@ struct spec {
     enum spec_order order;
     VEC_OF(struct spec_offer) offers; /* at least one; default: the provider with by_default */
     int64_t ttl_ms;                   /* default 4h, at least 1m */
+    bool ttl_is_default;              /* the spec has none: max_cost may make it shorter */
+    int64_t idle_ms, controller_ms;   /* 0: none. A node that is unused, or without a gpuprov, for so long ends */
     int64_t max_price, max_cost;      /* millionths of a USD: per node-hour, of the stack until its deadline; 0: none */
     enum spec_unattended unattended;  /* nodes that only gc would terminate */
     struct spec_image image;
@@ -126,6 +148,9 @@ struct spec {
     enum spec_fabric fabric;
     struct spec_validate validate;
     VEC_OF(struct spec_secret) secrets;
+    struct spec_job job;
+    struct spec_estimate estimate;
+    VEC_OF(struct spec_notify) notify; /* at most SPEC_NOTIFY_MAX; no part of the hash, and no change */
 };
 
 /* All errors found in a spec, in file order. */
@@ -164,6 +189,8 @@ int spec_load(const char *path, const struct spec_names *names, struct spec **re
 /* path: named in messages; relative file names are resolved against its folder. */
 int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
                    struct spec_problems *problems, struct gp_error *err);
+/* Escapes text so that spec_load_text decodes it unchanged, without a substitution. shell: a script. Caller frees. */
+char *spec_escape(const char *text, bool shell);
 /* The spec's nodes become the n machines of a hosts file: its only offer. */
 void spec_only_hosts(struct spec *spec, const char *hosts, int n);
 void spec_free(struct spec *spec);

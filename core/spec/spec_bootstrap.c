@@ -4,6 +4,10 @@
 
 #include "spec/spec_internal.h"
 
+const char *const spec_cache_names[] = {[CACHE_NONE] = "none", [CACHE_FIRST_NODE] = "first-node", NULL};
+const char *const spec_fabric_names[] = {
+    [FABRIC_NONE] = "none", [FABRIC_AUTO] = "auto", [FABRIC_EFA] = "efa", [FABRIC_INFINIBAND] = "infiniband", NULL};
+
 /* Rows read as rows. */
 /* clang-format off */
 static const struct spec_field step_fields[] = {

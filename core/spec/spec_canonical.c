@@ -14,8 +14,8 @@ static json_t *block_json(const struct spec_block *b, const void *base, bool has
 static json_t *text_json(const struct spec_field *f, const char *text, bool hash) {
     if (text == NULL) return NULL;
     const char *slash = hash && f->basename_in_hash ? strrchr(text, '/') : NULL;
-    GP_AUTO_FREE char *base =
-        slash != NULL ? xasprintf("%s%s", str_starts(text, "file:") ? "file:" : "", slash + 1) : NULL;
+    const char *scheme = str_starts(text, "file:") ? "file:" : str_starts(text, SPEC_TERRAFORM) ? SPEC_TERRAFORM : "";
+    GP_AUTO_FREE char *base = slash != NULL ? xasprintf("%s%s", scheme, slash + 1) : NULL;
     GP_AUTO_FREE char *escaped = spec_escape(base != NULL ? base : text, f->script);
     return json_string(escaped);
 }
@@ -81,6 +81,7 @@ static json_t *value_json(const struct spec_field *f, const void *base, bool has
         return map == NULL && f->def != NULL ? json_string(f->def) : map;
     case SPEC_LIST: return list_json(f->block, at, hash);
     case SPEC_FLOORS: return spec_floors_json(at, hash);
+    case SPEC_VARS: return spec_vars_json(at);
     }
     return NULL;
 }
@@ -99,6 +100,7 @@ json_t *spec_default_json(const struct spec_field *f) {
     case SPEC_SIZE:
     case SPEC_SHORT:
     case SPEC_TEXTS:
+    case SPEC_VARS:
     case SPEC_BLOCK: break;
     }
     return f->def != NULL ? json_string(f->def) : NULL;
@@ -113,6 +115,7 @@ static json_t *block_json(const struct spec_block *b, const void *base, bool has
     json_t *map = json_object();
     for (const struct spec_field *f = b->fields; f->name != NULL; f++) {
         if (b->takes != NULL && !b->takes(base, f->name)) continue;
+        if (hash && f->apart) continue;
         json_t *value = value_json(f, base, hash);
         if (value == NULL) continue;
         if (hash && !f->default_in_hash && is_default(f, value)) json_decref(value);

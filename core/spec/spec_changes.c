@@ -209,7 +209,7 @@ static void compare_field(const struct diff *d, const struct spec_field *f, cons
 static void compare(const struct diff *d, const struct spec_block *b, const char *at, const json_t *old,
                     const json_t *now) {
     for (const struct spec_field *f = b->fields; f->name != NULL; f++)
-        compare_field(d, f, at, json_object_get(old, f->name), json_object_get(now, f->name));
+        if (!f->apart) compare_field(d, f, at, json_object_get(old, f->name), json_object_get(now, f->name));
 }
 
 void spec_changes_find(const char *old_canonical, const struct spec *now, struct spec_changes *ret) {

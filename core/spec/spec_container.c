@@ -88,8 +88,6 @@ void spec_rule_container_system(struct spec_ctx *c, const struct yaml_node *map,
 }
 
 /* clang-format off */
-#define NAME "[a-z0-9][a-z0-9._-]*"
-#define DIGEST "@sha256:[0-9a-f]{64}"
 static const struct spec_field container_fields[] = {
     {.name = "engine", .type = SPEC_ENUM, .offset = offsetof(struct spec_container, engine), .choices = engines,
      .required = true,
@@ -99,9 +97,7 @@ static const struct spec_field container_fields[] = {
     {.name = "images", .type = SPEC_TEXTS, .offset = offsetof(struct spec_container, images),
      .doc = "images to pull, with a tag or a digest",
      .example = "[docker.io/library/busybox:1.36]",
-     .pattern = "^([A-Za-z0-9.-]+(:[0-9]{1,5})?/)?" NAME "(/" NAME ")*"
-                "(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(" DIGEST ")?|" DIGEST ")$",
-     .pattern_doc = "an image with its tag or digest, such as docker.io/library/busybox:1.36",
+     .pattern = SPEC_IMAGE_PATTERN, .pattern_doc = SPEC_IMAGE_DOC,
      .effect = SPEC_REPEATED},
     {.name = "registry_auth", .type = SPEC_TEXT, .offset = offsetof(struct spec_container, registry_auth),
      .def_doc = "images are pulled without a login",

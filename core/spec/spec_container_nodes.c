@@ -15,6 +15,13 @@ static const struct spec_refused of_containers[] = {
     {"bootstrap.limits.hugepages", "huge pages belong to the kernel of the host: remove it", NULL},
     {0}};
 
+static const struct spec_refused without_end[] = {
+    {"limits.idle", "they cannot end themselves: remove it, or use offers of aws, or of azure or openstack with 'role'",
+     NULL},
+    {"limits.controller",
+     "they cannot end themselves: remove it, or use offers of aws, or of azure or openstack with 'role'", NULL},
+    {0}};
+
 /* The value of a key such as "bootstrap.limits.hugepages"; NULL: it is not written. */
 static const struct yaml_node *value_at(const struct yaml_node *root, const char *key) {
     GP_AUTO_STRV struct strv words = {0};
@@ -47,8 +54,23 @@ static void refuse(struct spec_ctx *c, const struct yaml_node *root, const struc
     }
 }
 
+/* The first offer whose nodes cannot end themselves decides. */
+static void refuse_own_ends(struct spec_ctx *c, const struct yaml_node *root) {
+    for (size_t i = 0; i < c->spec->offers.len; i++) {
+        const char *name = c->spec->offers.items[i].provider;
+        const struct spec_provider *p = name != NULL ? spec_provider_find(name) : NULL;
+        bool by_role = p != NULL && p->self_end == SELF_END_BY_ROLE;
+        if (p == NULL || p->self_end == SELF_END_ALWAYS || (by_role && spec_effective(c->spec, i).role != NULL))
+            continue;
+        GP_AUTO_FREE char *which = xasprintf("%s%s", name, by_role ? " without 'role'" : "");
+        refuse(c, root, without_end, which);
+        return;
+    }
+}
+
 void spec_rule_shapes(struct spec_ctx *c, const struct yaml_node *root) {
     GP_AUTO_STRV struct strv done = {0};
+    if (c->names != NULL) refuse_own_ends(c, root);
     for (size_t i = 0; c->names != NULL && i < c->spec->offers.len; i++) {
         const char *name = c->spec->offers.items[i].provider;
         const struct spec_provider *p = name != NULL ? spec_provider_find(name) : NULL;

@@ -286,6 +286,7 @@ static void decode_field(struct spec_ctx *c, const struct spec_field *f, const s
     case SPEC_BLOCK: spec_decode(c, f->block, at, to); break;
     case SPEC_LIST: decode_list(c, f, at, to); break;
     case SPEC_FLOORS: spec_floors_decode(c, at, to); break;
+    case SPEC_VARS: spec_vars_decode(c, f, at, to); break;
     }
 }
 

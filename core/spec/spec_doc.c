@@ -71,6 +71,7 @@ static const char *type_name(const struct spec_field *f) {
     case SPEC_SHORT: return "text or map";
     case SPEC_LIST: return "list of maps";
     case SPEC_FLOORS: return "map of floors";
+    case SPEC_VARS: return "map of variables";
     }
     return "text";
 }

@@ -37,7 +37,8 @@ enum spec_type {
     SPEC_BLOCK,    /* a map, decoded by block at offset */
     SPEC_SHORT,    /* a map, or text that from_text decodes */
     SPEC_LIST,     /* a list of maps: a VEC_OF(the block's struct) */
-    SPEC_FLOORS    /* struct spec_floors */
+    SPEC_FLOORS,   /* struct spec_floors */
+    SPEC_VARS      /* a map of variables: struct strv of "NAME=VALUE" */
 };
 
 struct spec_block;
@@ -67,6 +68,8 @@ struct spec_field {
     /* The default is part of the hash. Only for rows of the first version: a row without it changes no
      * hash of specs that do not use it, so that running stacks keep theirs. */
     bool default_in_hash;
+    /* No effect on nodes: no part of the hash, and another value is no change. Not for rows of a block. */
+    bool apart;
 };
 
 struct spec_block {
@@ -114,9 +117,31 @@ void spec_rule_cuda(struct spec_ctx *c, const struct yaml_node *map, void *to);
 /* Versions that cannot work together; at the end of the root's rules, because it looks at several blocks. */
 void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s);
 /* spec_container.c */
+#define SPEC_IMAGE_NAME "[a-z0-9][a-z0-9._-]*"
+#define SPEC_IMAGE_DIGEST "@sha256:[0-9a-f]{64}"
+#define SPEC_IMAGE_PATTERN                                                        \
+    "^([A-Za-z0-9.-]+(:[0-9]{1,5})?/)?" SPEC_IMAGE_NAME "(/" SPEC_IMAGE_NAME ")*" \
+    "(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(" SPEC_IMAGE_DIGEST ")?|" SPEC_IMAGE_DIGEST ")$"
+#define SPEC_IMAGE_DOC "an image with its tag or digest, such as docker.io/library/busybox:1.36"
 extern const struct spec_block spec_container_block;
 void spec_rule_container_system(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
 void spec_rule_container_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s);
+
+/* spec_estimate.c */
+extern const struct spec_block spec_estimate_block;
+/* spec_job.c */
+extern const struct spec_block spec_job_block;
+void spec_rule_job_root(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s); /* after all keys */
+void spec_vars_decode(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *map, struct strv *to);
+json_t *spec_vars_json(const struct strv *vars); /* NULL: none */
+json_t *spec_vars_schema(void);
+
+/* spec_notify.c */
+extern const struct spec_block spec_notify_block;
+void spec_notify_before(struct spec_ctx *c, const struct yaml_node *root); /* before substitution */
+/* Sets hidden[i] for each byte of a spec's line that may be secret: shown problems end in logs. n of them, zeroed. */
+void spec_notify_hide(const char *line, size_t n, bool *hidden);
+void spec_rule_notify_root(struct spec_ctx *c, const struct yaml_node *root);
 
 /* spec_provider.c */
 const char *const *spec_provider_names(void);
@@ -152,14 +177,13 @@ const char *const *spec_choices(const struct spec_field *f); /* NULL: none */
 
 /* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node. */
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
-/* Escapes text so that spec_substitute returns it unchanged. */
-char *spec_escape(const char *text, bool shell);
 
 /* spec_rules.c: functions that the tables point to. */
 void spec_absolute(const struct spec_ctx *c, char **path); /* relative to the spec; made absolute */
 void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_gpu(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to);
+void spec_rule_limits(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *to);
 void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to);

@@ -95,9 +95,20 @@ static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map, co
 
 static void hosts_file(struct spec_ctx *c, const struct yaml_node *map, struct spec_offer *o) {
     if (o->hosts == NULL) return;
-    spec_absolute(c, &o->hosts);
-    if (c->names != NULL && !fs_exists(o->hosts))
-        spec_complain(c, yaml_get(map, "hosts"), "the hosts file '%s' does not exist", o->hosts);
+    bool outputs = str_starts(o->hosts, SPEC_TERRAFORM);
+    char *path = xstrdup(o->hosts + (outputs ? strlen(SPEC_TERRAFORM) : 0));
+    bool named = path[0] != '\0';
+    if (named) spec_absolute(c, &path);
+    free(o->hosts);
+    o->hosts = outputs ? xasprintf(SPEC_TERRAFORM "%s", path) : xstrdup(path);
+    const struct yaml_node *at = yaml_get(map, "hosts");
+    if (!named)
+        spec_complain(c, at,
+                      "'" SPEC_TERRAFORM "' needs a folder of Terraform or a file, such as " SPEC_TERRAFORM "infra");
+    else if (c->names != NULL && !fs_exists(path))
+        spec_complain(c, at, "the %s '%s' does not exist", outputs ? "folder or file of Terraform" : "hosts file",
+                      path);
+    free(path);
 }
 
 void spec_rule_offer(struct spec_ctx *c, const struct yaml_node *map, void *to) {

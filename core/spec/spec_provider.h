@@ -21,12 +21,16 @@ struct spec_refused {
     const char *unless; /* this value is accepted: "none", "true"; NULL: no value is */
 };
 
+/* Whether its nodes can end themselves, so that billing stops. */
+enum spec_self_end { SELF_END_NEVER, SELF_END_BY_ROLE /* with `role` in the offer */, SELF_END_ALWAYS };
+
 struct spec_provider {
     const char *name;                     /* as provider_ops has it */
     const char *doc;                      /* short description */
     const struct spec_provider_key *keys; /* besides `provider`; name NULL ends */
     bool by_default;                      /* a spec without offers uses this provider */
     bool moves_deadline;                  /* a changed ttl moves the deadline of running nodes, else it is refused */
+    enum spec_self_end self_end;          /* else limits that the node enforces are refused */
     bool container;                       /* its nodes are containers: keys that need a machine are refused */
     const struct spec_refused *refused;   /* further keys, key NULL ends; NULL: none */
     bool zone_in_region;                  /* a zone's name begins with its region's */

@@ -132,6 +132,12 @@ void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at) {
         spec_complain(c, at, "the port of 'bastion' must be from 1 to 65535, not '%.20s'", port + 1);
 }
 
+void spec_rule_limits(struct spec_ctx *c, const struct yaml_node *map, void *to) {
+    struct spec *s = to;
+    (void)c;
+    s->ttl_is_default = map == NULL || yaml_get(map, "ttl") == NULL;
+}
+
 void spec_rule_access(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     struct spec_access *a = to;
     (void)map;
@@ -217,4 +223,6 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     spec_rule_container_system(c, map, s);
     spec_rule_software(c, map, s);
     spec_rule_shapes(c, map);
+    spec_rule_job_root(c, map, s);
+    spec_rule_notify_root(c, map);
 }

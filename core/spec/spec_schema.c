@@ -78,6 +78,7 @@ static json_t *type_schema(const struct spec_field *f) {
     case SPEC_SHORT: return short_schema(f);
     case SPEC_LIST: return list_schema(block_schema(f->block), f);
     case SPEC_FLOORS: return floors_schema();
+    case SPEC_VARS: return spec_vars_schema();
     case SPEC_TEXT:
     case SPEC_DURATION:
     case SPEC_MONEY:

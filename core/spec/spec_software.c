@@ -204,6 +204,26 @@ static void tell(struct spec_ctx *c, const struct yaml_node *root, const struct 
                      clash->nearest[0] != '\0' ? "; the nearest set that works: " : "", clash->nearest);
 }
 
+/* An image whose CUDA runs neither on the GPU nor on the driver of this offer. */
+static void judge_images(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s,
+                         const struct software_wish *wish, const struct software_set *set, struct strv *told) {
+    const struct yaml_node *list = inner(inner(yaml_get(root, "bootstrap"), "container"), "images");
+    char why[300];
+    if (list == NULL || list->kind != YAML_LIST || s->gpu.count == 0) return;
+    for (size_t i = 0; i < list->items.len; i++) {
+        const struct yaml_node *at = list->items.items[i];
+        if (software_image_runs(at->value, set, &wish->gpu, why, sizeof why) != SOFTWARE_CONTAINER_NOT) continue;
+        const char *driver = set->at[SOFTWARE_DRIVER].text;
+        GP_AUTO_FREE char *facts =
+            xasprintf("GPU %s%s%s and image '%.100s': %s; choose an image of another CUDA", s->gpu.model,
+                      driver[0] != '\0' ? ", driver " : "", driver, at->value, why);
+        GP_AUTO_FREE char *id = xasprintf("%u:%u:%s", at->line, at->column, facts);
+        if (strv_has(told, id)) continue;
+        strv_add(told, id);
+        spec_complain_at(c, at->line, at->column, "%s", facts);
+    }
+}
+
 void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s) {
     GP_AUTO_STRV struct strv told = {0};
     if (c->names == NULL || c->problems->list.len > 0) return; /* a value with an error is not there to be judged */
@@ -214,7 +234,10 @@ void spec_rule_software(struct spec_ctx *c, const struct yaml_node *root, const 
                 spec_software_wish(s, offer, spec_offer_launched(&s->offers.items[offer]), runtime);
             GP_AUTO_SOFTWARE_SET struct software_set set = {0};
             struct software_clashes clashes = {0};
-            if (software_solve(&wish, &set, &clashes) == 0) continue;
+            if (software_solve(&wish, &set, &clashes) == 0) {
+                if (runtime == 0) judge_images(c, root, s, &wish, &set, &told);
+                continue;
+            }
             for (size_t i = 0; i < clashes.n; i++) tell(c, root, &clashes.at[i], offer, runtime, &told);
         }
     }

@@ -111,22 +111,32 @@ const struct spec_block spec_offer_block = {
 static const struct spec_field limits_fields[] = {
     {.name = "ttl", .type = SPEC_DURATION, .offset = offsetof(struct spec, ttl_ms), .def = "4h",
      .doc = "how long the nodes live; they are terminated then, also when gpuprov or this machine is gone; "
-            "machines that existed before are never terminated", .example = "12h",
+            "machines that existed before are never terminated; where it is not written, `max_cost` may shorten it",
+     .example = "12h",
      .min = 60000, .max = (int64_t)30 * 86400000, .default_in_hash = true, .effect = SPEC_DEADLINE},
+    {.name = "idle", .type = SPEC_DURATION, .offset = offsetof(struct spec, idle_ms), .def_doc = "none",
+     .doc = "how long a node may have no job, no login and no GPU use; then it ends. CPU load does not count. Needs "
+            "nodes that end themselves", .example = "30m",
+     .min = 60000, .max = (int64_t)30 * 86400000, .effect = SPEC_DEADLINE},
+    {.name = "controller", .type = SPEC_DURATION, .offset = offsetof(struct spec, controller_ms), .def_doc = "none",
+     .doc = "how long a node may be without a connection of gpuprov or a terminal; then it ends. Needs nodes that end "
+            "themselves", .example = "30m",
+     .min = 60000, .max = (int64_t)30 * 86400000, .effect = SPEC_DEADLINE},
     {.name = "max_price", .type = SPEC_MONEY, .offset = offsetof(struct spec, max_price), .unit = "USD/h",
      .def_doc = "none", .doc = "the highest price of one node for an hour; dearer offers, and offers whose price is "
             "not known, are passed over; it is also the price limit of spot requests", .example = "60 USD/h",
      .min = 1, .max = (int64_t)1000000 * 1000000, .effect = SPEC_LATER},
     {.name = "max_cost", .type = SPEC_MONEY, .offset = offsetof(struct spec, max_cost), .unit = "USD",
-     .def_doc = "none", .doc = "the highest cost of the whole stack until its deadline; offers that could exceed it "
-            "are passed over", .example = "500 USD",
+     .def_doc = "none",
+     .doc = "the highest cost of the whole stack until its deadline, which is earlier for it where `ttl` is not "
+            "written; offers that could still exceed it are passed over", .example = "500 USD",
      .min = 1, .max = (int64_t)1000000000 * 1000000, .effect = SPEC_LATER},
     {.name = "unattended", .type = SPEC_ENUM, .offset = offsetof(struct spec, unattended), .choices = unattended,
      .def = "refuse", .doc = "whether to buy nodes that neither the cloud nor the node itself terminates at the "
             "deadline: only a running `gpuprov gc` does", .example = "accept", .effect = SPEC_LATER},
     {0}};
 static const struct spec_block limits_block = {
-    .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields};
+    .path = "limits", .doc = "Limits of the whole stack.", .fields = limits_fields, .rules = spec_rule_limits};
 
 static const struct spec_field access_fields[] = {
     {.name = "public_ip", .type = SPEC_BOOL, .offset = offsetof(struct spec_access, public_ip),
@@ -179,7 +189,7 @@ static const struct spec_block validate_block = {
 
 static const struct spec_field secret_fields[] = {
     {.name = "env", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, env), .required = true,
-     .doc = "the environment variable of steps; not PATH, LD_* or GPUPROV_*", .example = "HF_TOKEN",
+     .doc = "the environment variable of steps and of the job; not PATH, LD_* or GPUPROV_*", .example = "HF_TOKEN",
      .pattern = "^[A-Za-z_][A-Za-z0-9_]{0,99}$", .pattern_doc = "a variable's name",
      .check = spec_check_env, .effect = SPEC_REPEATED},
     {.name = "from", .type = SPEC_TEXT, .offset = offsetof(struct spec_secret, from), .required = true,
@@ -188,7 +198,7 @@ static const struct spec_field secret_fields[] = {
      .pattern_doc = "file:PATH or env:NAME", .basename_in_hash = true, .effect = SPEC_REPEATED},
     {0}};
 static const struct spec_block secret_block = {
-    .path = "secrets[]", .doc = "Values for steps that must stay secret.",
+    .path = "secrets[]", .doc = "Values for steps and the job that must stay secret.",
     .fields = secret_fields, .size = sizeof(struct spec_secret), .has_pos = true,
     .pos_offset = offsetof(struct spec_secret, pos), .rules = spec_rule_secret};
 
@@ -235,7 +245,16 @@ static const struct spec_field root_fields[] = {
     {.name = "validate", .type = SPEC_BLOCK, .offset = offsetof(struct spec, validate),
      .block = &validate_block, .doc = "the validation of nodes", .example = "{time: 5m}"},
     {.name = "secrets", .type = SPEC_LIST, .offset = offsetof(struct spec, secrets), .block = &secret_block,
-     .doc = "values for steps", .example = "[{env: HF_TOKEN, from: env:HF_TOKEN}]", .default_in_hash = true},
+     .doc = "values for steps and the job", .example = "[{env: HF_TOKEN, from: env:HF_TOKEN}]",
+     .default_in_hash = true},
+    {.name = "estimate", .type = SPEC_BLOCK, .offset = offsetof(struct spec, estimate), .block = &spec_estimate_block,
+     .def_doc = "none", .doc = "the size of a training, for its time and cost in `plan`",
+     .example = "{params: 7B, tokens: 300B}"},
+    {.name = "job", .type = SPEC_BLOCK, .offset = offsetof(struct spec, job), .block = &spec_job_block,
+     .def_doc = "none", .doc = "the command of `gpuprov run`", .example = "{run: python train.py}"},
+    {.name = "notify", .type = SPEC_LIST, .offset = offsetof(struct spec, notify), .block = &spec_notify_block,
+     .def_doc = "none", .doc = "receivers of the stack's events; no part of the spec's hash and no change of nodes",
+     .example = "[{url: env:WEBHOOK, on: [failed, leaked]}]", .apart = true},
     {0}};
 const struct spec_block spec_root = {
     .path = "", .doc = "The whole file is one map.", .fields = root_fields,

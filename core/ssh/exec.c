@@ -15,8 +15,12 @@
 #define CLOSE_MS 500
 #define OPEN_AGAIN_MS 3000 /* how long a refused channel is requested again */
 #define OPEN_PAUSE_MS 50
+#define BEAT_MS 20000 /* a node with limits.controller looks every 30 s for something that arrives */
 #define NUDGE_MS 5000 /* a tunnel has no TCP keepalive to detect a dead machine */
 #define SILENT_MS 30000
+#define PULL_MS 5000                       /* between two calls of pull at most */
+#define STREAM_WINDOW ((unsigned)16 << 20) /* bytes on their way to a stream's reader, for long distances */
+#define STREAM_PACKET ((unsigned)32 << 10)
 
 void ssh_result_clear(struct ssh_result *r) {
     str_clear(&r->out);
@@ -34,7 +38,7 @@ void ssh_task_init(struct ssh_task *t, struct ssh_session *s, const char *comman
     str_init(&result->out, max);
     str_init(&result->err, max);
     for (int i = 0; i < 2; i++) t->lines[i].text.max = LINE_MAX_BYTES;
-    s->heard_ms = s->nudged_ms = clock_ms();
+    s->heard_ms = s->nudged_ms = t->heard_ms = clock_ms();
     log_trace(LOG_SSH, "%s: run %.200s", s->label, command);
 }
 
@@ -98,8 +102,15 @@ static void lines_finish(struct ssh_task *t) {
 
 static void take_output(struct ssh_task *t, int stream, const char *p, size_t n) {
     if (stream == 0) t->result->out_bytes += n;
+    if (stream == 0 && t->opts.on_data != NULL) {
+        t->heard = true;
+        if (!t->opts.on_data(t->opts.ctx, p, n)) t->stopped = true;
+        t->heard_ms = clock_ms();
+        return;
+    }
     str_add_mem(stream == 0 ? &t->result->out : &t->result->err, p, n);
     if (t->opts.on_line != NULL) lines_feed(t, stream, p, n);
+    t->heard_ms = clock_ms();
 }
 
 /* --- the phases; each returns true to be called again at once --- */
@@ -125,7 +136,9 @@ static bool step_open(struct ssh_task *t) {
     }
     if (t->open_at_ms != 0 && clock_left_ms(t->open_at_ms) > 0) return false;
     t->open_at_ms = 0;
-    t->channel = libssh2_channel_open_session(lib);
+    t->channel = t->opts.on_data != NULL
+                     ? libssh2_channel_open_ex(lib, "session", 7, STREAM_WINDOW, STREAM_PACKET, NULL, 0)
+                     : libssh2_channel_open_session(lib);
     if (t->channel != NULL) {
         t->session->had_channel = true;
         t->phase = TASK_START;
@@ -150,6 +163,43 @@ static bool step_start(struct ssh_task *t) {
     return true;
 }
 
+static void end_in(struct ssh_task *t) {
+    libssh2_channel_send_eof(t->channel);
+    t->eof_sent = true;
+}
+
+/* Sends from the callback, at most `share` bytes. */
+static void write_pulled(struct ssh_task *t, size_t *share) {
+    struct ssh_session *s = t->session;
+    t->heard = false;
+    t->pull_ms = clock_deadline(PULL_MS);
+    while (!s->dead && !t->eof_sent && ssh_flushed(s)) {
+        const void *p = NULL;
+        size_t n = 0;
+        int64_t before_ms = clock_ms();
+        enum ssh_pull next = t->opts.pull(t->opts.ctx, &p, &n);
+        t->heard_ms += clock_ms() - before_ms;
+        if (n == 0) {
+            if (next == SSH_PULL_EOF) end_in(t);
+            t->stopped = t->stopped || next == SSH_PULL_STOP;
+            t->again = next == SSH_PULL_AGAIN;
+            return;
+        }
+        ssize_t sent = libssh2_channel_write(t->channel, p, n);
+        if (sent == LIBSSH2_ERROR_EAGAIN || sent == 0) return;
+        if (sent < 0) { /* the command closed stdin; its outcome comes with the reads */
+            t->eof_sent = true;
+            return;
+        }
+        t->opts.pulled(t->opts.ctx, (size_t)sent);
+        *share -= GP_MIN(*share, (size_t)sent);
+        if (*share == 0) {
+            t->again = true;
+            return;
+        }
+    }
+}
+
 static void write_in(struct ssh_task *t) {
     const struct ssh_exec_opts *o = &t->opts;
     struct ssh_session *s = t->session;
@@ -162,10 +212,7 @@ static void write_in(struct ssh_task *t) {
         }
         t->in_off += (size_t)n;
     }
-    if (!t->hold_eof && !t->eof_sent && t->in_off == o->in_len && !s->dead) {
-        libssh2_channel_send_eof(t->channel);
-        t->eof_sent = true;
-    }
+    if (!t->hold_eof && !t->eof_sent && t->in_off == o->in_len && !s->dead) end_in(t);
 }
 
 /* Reads one stream until it is empty, its share is used up, or on_line stops the command. */
@@ -187,16 +234,18 @@ static bool io_pending(const struct ssh_task *t) {
     libssh2_channel_window_read_ex(t->channel, &queued, NULL);
     if (queued > 0) return true;
     if (t->eof_sent || !ssh_flushed(t->session)) return false;
+    if (t->opts.pull != NULL) return t->heard;
     if (t->in_off == t->opts.in_len) return !t->hold_eof;
     return libssh2_channel_window_write(t->channel) > 0;
 }
 
 static bool step_io(struct ssh_task *t) {
     char buf[32768];
-    size_t share = STEP_BYTES;
+    size_t share = STEP_BYTES, in_share = STEP_BYTES;
     for (;;) {
         size_t share_before = share, in_before = t->in_off;
-        write_in(t);
+        if (t->opts.pull != NULL) write_pulled(t, &in_share);
+        else write_in(t);
         bool ok = read_stream(t, 0, buf, sizeof buf, &share) &&
                   read_stream(t, SSH_EXTENDED_DATA_STDERR, buf, sizeof buf, &share);
         if (t->stopped) {
@@ -213,7 +262,7 @@ static bool step_io(struct ssh_task *t) {
             return false;
         }
         bool moved = share != share_before || t->in_off != in_before;
-        if (!moved || !io_pending(t)) break;
+        if (t->again || !moved || !io_pending(t)) break;
     }
     /* Only the close ends it: a command may close its output and continue. */
     if (libssh2_channel_eof(t->channel) != 1) return false;
@@ -258,8 +307,16 @@ static bool step_close(struct ssh_task *t) {
     return false;
 }
 
+static void send_beat(struct ssh_session *s) {
+    int next = 0;
+    if (!s->beats || s->dead || clock_ms() - s->nudged_ms < BEAT_MS || !ssh_flushed(s)) return;
+    libssh2_keepalive_send(s->lib, &next);
+    s->nudged_ms = clock_ms();
+}
+
 void ssh_task_nudge(struct ssh_task *t) {
     struct ssh_session *s = t->session;
+    send_beat(s);
     if (s->tunnel == NULL || s->dead) return;
     int64_t now = clock_ms();
     if (now - s->heard_ms < NUDGE_MS) return;
@@ -318,11 +375,34 @@ void ssh_task_cancel(struct ssh_task *t) {
     t->rc = gp_fail(&t->err, GP_ECANCELLED, "%s: cancelled while a command ran", t->session->label);
 }
 
+/* When silence ends it. */
+static int64_t silent_at(const struct ssh_task *t) {
+    return t->opts.silent_ms > 0 ? t->heard_ms + t->opts.silent_ms : GP_NEVER;
+}
+
+bool ssh_task_late(const struct ssh_task *t) {
+    return clock_left_ms(t->opts.deadline_ms) == 0 || clock_left_ms(silent_at(t)) == 0;
+}
+
 int64_t ssh_task_deadline(const struct ssh_task *t) {
     if (t->phase == TASK_CLOSE) return t->close_by_ms;
     if (t->phase == TASK_OPEN && t->open_at_ms != 0) return GP_MIN(t->opts.deadline_ms, t->open_at_ms);
-    if (t->session->tunnel != NULL) return GP_MIN(t->opts.deadline_ms, clock_deadline(NUDGE_MS));
-    return t->opts.deadline_ms;
+    int64_t end = GP_MIN(t->opts.deadline_ms, silent_at(t));
+    if (t->phase == TASK_IO && t->opts.pull != NULL && !t->eof_sent) end = GP_MIN(end, t->pull_ms);
+    if (t->session->tunnel != NULL) end = GP_MIN(end, clock_deadline(NUDGE_MS));
+    if (t->session->beats) end = GP_MIN(end, clock_deadline(BEAT_MS));
+    return end;
+}
+
+void ssh_beat(struct ssh_session *s, const struct gp_cancel *cancel) {
+    static const char script[] =
+        "[ -d ~/.gpuprov ] || mkdir -m 0700 ~/.gpuprov; read -r boot </proc/sys/kernel/random/boot_id; "
+        "read -r up _ </proc/uptime; printf '%-36s %10s %14s\\n' \"$boot\" $PPID \"$up\" 1<>~/.gpuprov/contact\n";
+    struct ssh_exec_opts opts = {
+        .in = script, .in_len = sizeof script - 1, .deadline_ms = clock_deadline(BEAT_MS), .cancel = cancel};
+    GP_AUTO_SSH_RESULT struct ssh_result r = {0};
+    ssh_exec(s, "exec sh -s", &opts, &r, NULL); /* a node that cannot write it counts the time without a controller */
+    s->beats = true;
 }
 
 int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts, struct ssh_result *ret,

@@ -27,7 +27,9 @@ static int link_open(struct node_link *l, int64_t deadline_ms, int64_t grace_ms,
     struct waiting w = {l, phase};
     struct ssh_open_opts opts = {
         .deadline_ms = deadline_ms, .login_grace_ms = grace_ms, .cancel = l->cancel, .waiting = on_waiting, .ctx = &w};
-    return ssh_open(&l->target, &opts, &l->session, err);
+    int rc = ssh_open(&l->target, &opts, &l->session, err);
+    if (!rc && l->beats) ssh_beat(l->session, l->cancel);
+    return rc;
 }
 
 void node_link_close(struct node_link *l) {

@@ -25,7 +25,7 @@ static size_t step_all(struct ssh_task **tasks, size_t n, const struct pollfd *r
         ssh_task_nudge(t);
         bool late = clock_left_ms(ssh_task_deadline(t)) == 0;
         if (ready == NULL || ready[i].revents != 0 || t->again || late || t->session->dead) ssh_task_step(t);
-        if (t->phase != TASK_DONE && clock_left_ms(t->opts.deadline_ms) == 0) ssh_task_timeout(t);
+        if (t->phase != TASK_DONE && ssh_task_late(t)) ssh_task_timeout(t);
         if (t->phase == TASK_DONE) continue;
         going++;
         *ret_wake_ms = GP_MIN(*ret_wake_ms, ssh_task_deadline(t));

@@ -76,10 +76,26 @@ struct ssh_result {
 void ssh_result_clear(struct ssh_result *r);
 #define GP_AUTO_SSH_RESULT GP_CLEANUP(ssh_result_clear)
 
+enum ssh_pull {
+    SSH_PULL_WAIT,  /* nothing until more output of the command was handed on, or for a few seconds */
+    SSH_PULL_AGAIN, /* busy with work of its own: call again at once */
+    SSH_PULL_EOF,   /* nothing any more */
+    SSH_PULL_STOP   /* stop the command, as on_line does */
+};
 struct ssh_exec_opts {
     const void *in; /* sent to stdin, then EOF; NULL: EOF at once */
     size_t in_len;
+    /* Instead of `in`: called when the connection takes more of stdin. *ret_n bytes at *ret, which stay until `pulled`
+     * tells how many of them were sent. The result counts only without bytes. A stream in both directions: each is
+     * stopped by a slow other side, and memory stays bounded. Called at least every few seconds. */
+    enum ssh_pull (*pull)(void *ctx, const void **ret, size_t *ret_n);
+    void (*pulled)(void *ctx, size_t n);
+    /* Instead of lines and of ret->out: stdout as it arrives. Not called again before it returned, so it may block on a
+     * local disk, and the other side waits. Return false to stop. May be NULL. */
+    bool (*on_data)(void *ctx, const void *p, size_t n);
     int64_t deadline_ms; /* 0: none */
+    int64_t silent_ms;   /* ends it as the deadline does when it printed nothing for so long; 0: never. Time in the
+                            callbacks does not count */
     size_t max_output;   /* 0: 1 MiB */
     const struct gp_cancel *cancel;
     /* Called with each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it arrives. An
@@ -94,6 +110,9 @@ struct ssh_exec_opts {
  * cancellation and local errors. After SSH_LOST the session is dead: close it. */
 int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts, struct ssh_result *ret,
              struct gp_error *err);
+/* Tells a node with limits.controller that a gpuprov is connected: it stores that, and from now on something is sent
+ * every 20 s while a command runs. For each new session. Blocks for a round trip. */
+void ssh_beat(struct ssh_session *s, const struct gp_cancel *cancel);
 /* ssh_exec that turns everything but exit 0 into an error naming the command and its last line. */
 int ssh_run(struct ssh_session *s, const char *what, const char *command, const struct ssh_exec_opts *opts,
             struct str *ret_out, struct gp_error *err);

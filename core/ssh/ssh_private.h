@@ -25,7 +25,8 @@ struct ssh_session {
     size_t out_off;
     size_t early_bytes;        /* received before login: capped, against endless banners */
     int64_t heard_ms;          /* when bytes were last received */
-    int64_t nudged_ms;         /* when a keepalive was last sent (tunnels only) */
+    int64_t nudged_ms;         /* when a keepalive was last sent (tunnels, and sessions that beat) */
+    bool beats;                /* something is sent every 20 s (ssh_beat) */
     char *label, *where;       /* "llm/1", "10.0.0.1:22" */
     char *host_key;            /* "ssh-ed25519 AAAA..." */
     struct ssh_tunnel *tunnel; /* the bastion's side; NULL when direct */
@@ -158,8 +159,11 @@ struct ssh_task {
     size_t in_off;
     bool hold_eof; /* more of stdin follows, which on_line puts in place (put.c) */
     bool eof_sent;
-    bool stopped; /* on_line stopped the command */
-    bool again;   /* stopped for fairness: step again without waiting */
+    bool stopped;     /* a callback stopped the command */
+    bool heard;       /* output was handed on since the last pull */
+    int64_t pull_ms;  /* when to pull again at the latest */
+    int64_t heard_ms; /* when output came last, later by the time in `pull` */
+    bool again;       /* stopped for fairness: step again without waiting */
     int64_t close_by_ms;
     int64_t open_at_ms, open_until_ms; /* channel refused: when to retry, and until when; 0: not refused */
     struct ssh_line lines[2];
@@ -175,6 +179,7 @@ void ssh_task_cancel(struct ssh_task *t);
 /* The last non-empty line of text, at most 160 bytes of it. */
 void ssh_last_line(const struct str *from, char *dst, size_t n);
 int64_t ssh_task_deadline(const struct ssh_task *t); /* when to wake at the latest */
+bool ssh_task_late(const struct ssh_task *t);        /* for ssh_task_timeout */
 void ssh_task_clear(struct ssh_task *t);
 int ssh_tasks_run(struct ssh_task **tasks, size_t n, const struct gp_cancel *cancel); /* many.c */
 
