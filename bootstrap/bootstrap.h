@@ -41,7 +41,8 @@ struct bootstrap_req {
     const char *end_script; /* the template by which the unit ends it; NULL: a poweroff terminates it */
     int64_t expires_s;      /* its deadline: wall, the cloud's clock */
     int64_t ttl_s;          /* time left until the deadline */
-    bool packages_allowed;  /* false: a package step is refused with packages_refusal */
+    int64_t idle_s, controller_s; /* as in deadline_req */
+    bool packages_allowed;        /* false: a package step is refused with packages_refusal */
     const char *packages_refusal;
     struct bootstrap_cache cache;
     const char *image_name; /* for "no driver: image X has none" */
@@ -73,8 +74,9 @@ void bootstrap_result_clear(struct bootstrap_result *r);
 /* -GP_EUSAGE, with "did you mean", unless a step of the table or of the spec has that name. */
 int bootstrap_step_known(const struct spec *spec, const char *name, struct gp_error *err);
 /* One step as an sh script with the arguments probe, apply and verify. It has no secret, and nothing that only a node
- * knows. */
-int bootstrap_print_script(const struct spec *spec, const char *name, struct str *out, struct gp_error *err);
+ * knows. os: the system of that node, such as "ubuntu-24.04"; NULL: the one that the spec's image names, if any. */
+int bootstrap_print_script(const struct spec *spec, const char *name, const char *os, struct str *out,
+                           struct gp_error *err);
 
 /* Steps in order: facts (arch, boot_id, user, sudo), cloud-init finished, packages, user steps with
  * secrets in their environment (over stdin, never argv or a file that others read), gpu driver
@@ -97,11 +99,30 @@ struct bootstrap_end {
     const char *script;              /* the template that ends the node with the credential */
     const struct secret *credential; /* the text of the file that the script reads */
     int64_t expires_s, ttl_s;        /* as in bootstrap_req */
+    int64_t idle_s, controller_s;    /* likewise */
 };
 /* Hands it over: the node stores it in memory, tries it, and runs the unit that will use it. Idempotent. The host key
  * must have been replaced before. -GP_EBOOTSTRAP: it does not work there. */
 int bootstrap_hand_over(struct node_link *l, const struct bootstrap_end *end, int64_t deadline_ms,
                         struct gp_error *err);
+
+/* Another deadline for a node that ends itself. */
+struct bootstrap_move {
+    const char *uid;              /* of the stack */
+    const char *run;              /* 16 hex digits: of all its steps */
+    int64_t expires_s, left_s;    /* wall, and from now on: the cloud's clock */
+    int64_t idle_s, controller_s; /* as in deadline_req */
+};
+enum deadline_action {
+    DEADLINE_PREPARE, /* writes it beside the one in force: a node that cannot fails before any deadline moves */
+    DEADLINE_COMMIT,  /* puts it in force, and waits until it is */
+    DEADLINE_RESTORE, /* undoes both */
+    DEADLINE_FINISH   /* forgets the earlier one */
+};
+/* One step of it, over SSH. ret_was_s (may be NULL): of PREPARE, the deadline in force; 0: not known. Idempotent.
+ * -GP_EBOOTSTRAP: the node did not take it, with its reason. */
+int bootstrap_move_deadline(struct node_link *l, const struct bootstrap_move *m, enum deadline_action action,
+                            int64_t *ret_was_s, int64_t deadline_ms, struct gp_error *err);
 
 char *boot_image_name(const char *image); /* "docker.io/library/busybox:1" of "busybox:1"; caller frees */
 

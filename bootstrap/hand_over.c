@@ -10,8 +10,12 @@
 
 int bootstrap_hand_over(struct node_link *l, const struct bootstrap_end *end, int64_t deadline_ms,
                         struct gp_error *err) {
-    struct deadline_req req = {
-        .uid = end->uid, .expires_s = end->expires_s, .ttl_s = end->ttl_s, .end_script = end->script};
+    struct deadline_req req = {.uid = end->uid,
+                               .expires_s = end->expires_s,
+                               .ttl_s = end->ttl_s,
+                               .idle_s = end->idle_s,
+                               .controller_s = end->controller_s,
+                               .end_script = end->script};
     GP_AUTO_STR struct str line = {0};
     GP_AUTO_STR struct str file = {0};
     GP_AUTO_STR struct str script = {0};

@@ -71,7 +71,15 @@ static const char BY_HAND[] =
     "    ;;\n"
     "esac\n";
 
-int bootstrap_print_script(const struct spec *spec, const char *name, struct str *out, struct gp_error *err) {
+/* Becomes part of the script, in a comment. */
+static int check_os(const char *os, size_t room, struct gp_error *err) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789.-";
+    if (*os && strlen(os) < room && strspn(os, letters) == strlen(os)) return 0;
+    return gp_fail(err, GP_EUSAGE, "'%.40s' is not the name of a system: write --os ubuntu-24.04 or another", os);
+}
+
+int bootstrap_print_script(const struct spec *spec, const char *name, const char *os, struct str *out,
+                           struct gp_error *err) {
     struct bootstrap_req req = {
         .spec = spec, .stack = spec->name, .uid = "", .packages_allowed = true, .deadline_ms = clock_deadline(3600000)};
     GP_CLEANUP(boot_clear) struct boot b = {.req = &req};
@@ -88,7 +96,10 @@ int bootstrap_print_script(const struct spec *spec, const char *name, struct str
     if (r != 0 || !item.step) return r;
     boot_step_id(name, item.user != NULL, item.id);
     if (item.user) boot_hash(item.hash, (const char *const[]){item.user->run, item.user->check, NULL});
-    const char *os = spec->offers.len > 0 ? spec_effective(spec, 0).image->os : NULL;
+    bool named = os != NULL;
+    if (named) r = check_os(os, sizeof b.facts.os, err);
+    else if (spec->offers.len > 0) os = spec_effective(spec, 0).image->os;
+    if (r != 0) return r;
     snprintf(b.facts.os, sizeof b.facts.os, "%s", os ? os : "");
     if (item.step->vars == boot_driver_vars) r = boot_software_by_spec(&b, err);
     if (r != 0) return r;
@@ -98,7 +109,7 @@ int bootstrap_print_script(const struct spec *spec, const char *name, struct str
              "#!/bin/sh\n# Step '%s' of 'gpuprov bootstrap'. Run it on the node as the login user: sh SCRIPT "
              "probe|apply|verify\n",
              name);
-    if (b.facts.os[0]) str_addf(out, "# For %s, the image that the spec names.\n", b.facts.os);
+    if (b.facts.os[0]) str_addf(out, "# For %s%s.\n", b.facts.os, named ? "" : ", the image that the spec names");
     if (item.step->apply) str_add(out, "# gpuprov itself applies this step: only probe works by hand.\n");
     if (item.step->secrets && spec->secrets.len > 0) {
         str_add(out, "# Secrets, set them in the environment:");

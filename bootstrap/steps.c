@@ -41,8 +41,12 @@ static void cloud_init_vars(const struct boot *b GP_UNUSED, const struct boot_it
 }
 
 static void deadline_vars(const struct boot *b, const struct boot_item *it GP_UNUSED, struct str *out) {
-    struct deadline_req req = {
-        .uid = b->req->uid, .expires_s = b->req->expires_s, .ttl_s = b->req->ttl_s, .end_script = b->req->end_script};
+    struct deadline_req req = {.uid = b->req->uid,
+                               .expires_s = b->req->expires_s,
+                               .ttl_s = b->req->ttl_s,
+                               .idle_s = b->req->idle_s,
+                               .controller_s = b->req->controller_s,
+                               .end_script = b->req->end_script};
     GP_AUTO_STR struct str line = {0};
     struct gp_error err = {0};
     /* fails only without a deadline: then nothing is installed, and verify fails */

@@ -168,11 +168,9 @@ int boot_software_make(struct boot *b, struct gp_error *err) {
 int boot_software_by_spec(struct boot *b, struct gp_error *err) {
     boot_software_clear(b);
     if (b->facts.os[0]) return software_make(b, true, err);
-    return gp_fail(
-        err, GP_EUSAGE,
-        "%s: which packages are installed depends on the operating system: write image: {os: ubuntu-24.04} or "
-        "another in the spec",
-        label(b));
+    return gp_fail(err, GP_EUSAGE,
+                   "%s: which packages are installed depends on the operating system: add --os ubuntu-24.04 or another",
+                   label(b));
 }
 
 /* --- which steps --- */
@@ -259,12 +257,18 @@ void boot_driver_vars(const struct boot *b, const struct boot_item *it, struct s
         boot_var(out, "STREAM", stream);
         boot_var(out, "REPLACE", b->req->spec->software.driver.replace ? "yes" : "");
     }
-    if (str_eq(name, "fabric-manager"))
+    if (str_eq(name, "fabric-manager")) {
+        GP_AUTO_STRV struct strv nvlsm = {0};
+        software_packages(set, SOFTWARE_PART_NVLSM, &nvlsm);
         service_vars(out, set->fabric_manager, "nvidia-fabricmanager", "nv-fabricmanager",
                      "without it CUDA fails with error 802 on a node with NVSwitches");
-    if (str_eq(name, "imex"))
+        join_var(out, "NVLSM", &nvlsm);
+    }
+    if (str_eq(name, "imex")) {
         service_vars(out, set->imex.text, "nvidia-imex", "nvidia-imex",
                      "without it GPUs of other nodes cannot be reached over NVLink");
+        boot_var(out, "NVLSM", "");
+    }
     GP_AUTO_FREE char *cuda = xasprintf("/usr/local/cuda-%s", set->at[SOFTWARE_CUDA].text);
     if (str_eq(name, "cuda")) library_vars(&s->cuda, cuda, out);
     if (str_eq(name, "cudnn")) library_vars(&s->cudnn, "libcudnn.so.9", out);

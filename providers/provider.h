@@ -53,6 +53,9 @@ struct provider {
     const char
         *principal_owner; /* the owner that the credentials stand for, set by open; NULL: the provider has none */
     int64_t clock_skew_s; /* cloud's clock minus ours, as last seen */
+    /* When the credentials of this machine end without renewal (wall, the cloud's clock), set by open where that is
+       certain. 0: never, or not known. */
+    int64_t credentials_until_s;
 };
 
 struct prepare_req {
@@ -150,6 +153,8 @@ struct provider_ops {
     bool key_rotation;       /* the host key came with user-data and must be replaced */
     bool late_host_key;      /* sshd runs before the startup script has replaced the host keys of the image */
     bool billed;             /* nodes cost money */
+    const char *notices;     /* its name for the agent's `watch --notices`; NULL: its nodes get no notice that they are
+                                taken back */
     int64_t boot_timeout_ms; /* from create to a login */
     int64_t settle_ms;       /* longest lag of a tag list behind a create */
 

@@ -33,11 +33,15 @@ struct deadline_req {
     int64_t ttl_s;          /* of use; the node adds grace_s */
     int64_t grace_s;        /* 0: 300 */
     int64_t tick_s;         /* the node checks this often; 0: 30 */
+    int64_t idle_s;         /* it ends when unused for so long; 0: no such limit */
+    int64_t controller_s;   /* it ends when no gpuprov has connected for so long; 0: no such limit */
     const char *end_script; /* the template that ends the node ("cloud-init/end-azure.sh"); NULL: a poweroff does */
 };
 /* A line for sh, run as root, that installs and starts the unit. Run again it keeps the counted time.
  * -GP_EUSAGE: no deadline, or a malformed uid. */
 int template_deadline(const struct deadline_req *req, struct str *out, struct gp_error *err);
+/* The script of that unit without its comments and indentation: some clouds take 16 KiB of user-data. Caller frees. */
+char *template_deadline_script(void);
 
 /* cloud-init user-data for a node: user gpuprov (sudo), its login key, the first-contact host key, and the node's
  * own deadline, which bootcmd installs before sshd. */

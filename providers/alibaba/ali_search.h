@@ -44,6 +44,7 @@ struct search {
     VEC_OF(struct type) types;
     VEC_OF(struct type) guesses; /* names and prices */
     struct strv sold;            /* "type/zone" */
+    struct strv last;            /* those of `sold` whose stock is not filled up again */
     VEC_OF(struct zone_price) spots;
     struct image image;
     struct price disk;              /* of the disk that the spec asks for */

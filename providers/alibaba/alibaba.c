@@ -127,6 +127,7 @@ const struct provider_ops provider_alibaba = {
     .name = "alibaba",
     .summary = "Alibaba Cloud ECS: pay-as-you-go and spot instances",
     .spec = &alibaba_spec,
+    .notices = "alibaba",
     .note = "alibaba: the cloud releases a node at its AutoReleaseTime, which gpuprov sets and reads back",
     .ends = ENDS_SERVER,
     .guest_end = GUEST_NOTHING,

@@ -51,6 +51,7 @@ static void search_clear(struct search *s) {
     free(s->disk.currency);
     s->disk = (struct price){.amount = -1};
     strv_clear(&s->sold);
+    strv_clear(&s->last);
     strv_clear(&s->models);
     ali_vswitches_clear(&s->vswitches);
 }
@@ -126,7 +127,9 @@ static int on_zone(void *ctx, const json_t *item, struct gp_error *err) {
             const char *stock = json_str(one, "StatusCategory", "WithStock");
             if (strcmp(json_str(one, "Status", ""), "Available") != 0) continue;
             if (strcmp(stock, "WithStock") != 0 && strcmp(stock, "ClosedWithStock") != 0) continue;
-            strv_take(&s->sold, xasprintf("%s/%s", json_str(one, "Value", ""), zone));
+            GP_AUTO_FREE char *place = xasprintf("%s/%s", json_str(one, "Value", ""), zone);
+            strv_add(&s->sold, place);
+            if (str_eq(stock, "ClosedWithStock")) strv_add(&s->last, place);
         }
     }
     return 0;
@@ -258,6 +261,7 @@ static int read_region(struct search *s, struct gp_error *err) {
 /* --- offers --- */
 
 static void add_offer(struct search *s, const struct type *t, const char *zone, const char *subnet) {
+    GP_AUTO_FREE char *place = xasprintf("%s/%s", t->name, zone);
     struct offer o = {.spec_index = s->index,
                       .provider = xstrdup("alibaba"),
                       .region = xstrdup(s->region),
@@ -274,6 +278,7 @@ static void add_offer(struct search *s, const struct type *t, const char *zone, 
                       .disk_gib = ali_disk_gib(s->a, s->spec, s->image.id, t->gpus),
                       .fabric = ali_fabric_text(s->a, s->spec, s->region, t->name),
                       .quota = ali_quota_text(s->a, s->region, s->want->market),
+                      .stock = strv_has(&s->last, place) ? OFFER_STOCK_LOW : OFFER_STOCK_HIGH,
                       .max_count = 100};
     ali_price_set(s, t, zone, &o);
     vec_push(&s->out->list, o);

@@ -225,6 +225,7 @@ static int claim(struct ali *a, const struct prepare_req *req, struct claim *c, 
                               .name = s->name,
                               .uid = req->further ? s->uid : uid,
                               .spec_hash = s->spec_hash,
+                              .unit = s->unit,
                               .created_s = cloud_now_s(&a->base),
                               .expires_s = s->expires_s};
         gp_error_clear(&last);

@@ -137,6 +137,7 @@ const struct provider_ops provider_aws = {
     .name = "aws",
     .summary = "Amazon EC2: on-demand and spot instances",
     .spec = &aws_spec,
+    .notices = "aws",
     .note = "aws: a node terminates itself at its deadline by a shutdown; 'gpuprov gc' terminates those that did not",
     .ends = ENDS_GUEST,
     .guest_end = GUEST_POWEROFF,

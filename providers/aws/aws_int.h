@@ -315,6 +315,8 @@ int aws_group_rules(struct aws *a, const struct spec *spec, const char *region, 
                     struct gp_error *err);
 /* Ends every open group intent of this name: done where its uid is the group's, else failed. */
 int aws_group_settle(struct aws *a, const char *region, const struct aws_group *g, struct gp_error *err);
+/* The ingress of a group in a reply, as resource.ingress has it. */
+void aws_group_ingress(const struct xml_node *item, const char *id, struct str *out);
 void aws_group_resource(const struct aws_group *g, const char *region, struct resource *ret);
 /* The group of nodes in this VPC: the claim itself, or one more of the stack. Creates it when
  * absent and sets its rules. *ret_id: caller frees. */

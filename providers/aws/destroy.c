@@ -151,6 +151,12 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
     return -(int)first.code;
 }
 
+/* Its tags move with the deadline: nodes, the claim and the groups beside it. */
+static bool takes_tag(const struct aws *a, const struct resource *r, const char *key) {
+    bool group = r->kind == RES_GROUP && r->state != RES_GONE && str_eq(key, "expires");
+    return (r->kind == RES_INSTANCE || group) && cloud_is_ours(&a->base, r);
+}
+
 int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
                  struct gp_error *err) {
     struct aws *a = aws_of(p);
@@ -158,7 +164,7 @@ int aws_tag_late(struct provider *p, const struct resource_list *what, const cha
     GP_AUTO_FREE char *full = xasprintf(AWS_TAG "%s", key);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
-        if (r->kind == RES_INSTANCE && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
+        if (takes_tag(a, r, key) && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
     }
     for (size_t k = 0; k < regions.n; k++) {
         GP_AUTO_STR struct str body = {0};
@@ -167,7 +173,7 @@ int aws_tag_late(struct provider *p, const struct resource_list *what, const cha
         aws_begin(&body, "CreateTags");
         for (size_t i = 0; i < what->list.len; i++) {
             const struct resource *r = &what->list.items[i];
-            if (r->kind == RES_INSTANCE && str_eq(r->region, regions.v[k]) && cloud_is_ours(&a->base, r))
+            if (takes_tag(a, r, key) && str_eq(r->region, regions.v[k]))
                 aws_paramf(&body, r->id, "ResourceId.%zu", ++n);
         }
         if (n == 0) continue;

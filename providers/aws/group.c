@@ -55,6 +55,24 @@ static void read_sources(const struct xml_node *permission, struct aws_group *g)
     }
 }
 
+void aws_group_ingress(const struct xml_node *item, const char *id, struct str *out) {
+    struct aws_group g = {0};
+    const struct xml_node *set = xml_find(item, "ipPermissions");
+    for (size_t i = 0; set != NULL && i < set->children.len; i++) read_sources(set->children.items[i], &g);
+    for (size_t i = 0; i < g.rules.len; i++) {
+        const struct aws_rule *r = &g.rules.items[i];
+        bool all = strcmp(r->protocol, "-1") == 0, range = strcmp(r->from, r->to) != 0;
+        if (all && r->kind == AWS_FROM_GROUP && strcmp(r->source, id) == 0) continue; /* its own members */
+        GP_AUTO_FREE char *line =
+            xasprintf("%s%s%s%s%s %s", all ? "all" : r->protocol, !all && r->from[0] ? " " : "", all ? "" : r->from,
+                      !all && range ? "-" : "", !all && range ? r->to : "", r->source);
+        str_one_line(line);
+        str_addf(out, "%s%s", out->len > 0 ? "\n" : "", line);
+    }
+    if (out->len == 0) str_add(out, "none");
+    aws_group_clear(&g);
+}
+
 static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err) {
     struct aws_group *g = ctx;
     const char *id = xml_str(item, "groupId", "");

@@ -111,6 +111,7 @@ int aws_instance_read(const struct xml_node *item, const char *region, struct re
     ret->rdma = efa_of(item);
     ret->gpus = known != NULL ? known->gpus : -1;
     bool spot = strcmp(xml_str(item, "instanceLifecycle", ""), "spot") == 0;
+    resource_set(&ret->market, spec_market_name(spot ? MARKET_SPOT : MARKET_ON_DEMAND));
     if (ret->price_usd_per_h < 0 && !spot) ret->price_usd_per_h = catalog_aws_price(type, region);
     ret->created_s = 0;
     if (!time_parse_utc(xml_str(item, "launchTime", ""), &ret->created_s)) ret->created_s = 0;
@@ -184,7 +185,11 @@ static int on_group(void *ctx, const struct xml_node *item, struct gp_error *err
     set_common(&r, item, l->region, -1);
     r.state = RES_RUNNING;
     r.price_usd_per_h = 0;
-    return keep(l, &r, take_id(&r, item, "groupId", "sg-", err));
+    int rc = take_id(&r, item, "groupId", "sg-", err);
+    GP_AUTO_STR struct str ingress = {0};
+    aws_group_ingress(item, r.id, &ingress);
+    resource_set(&r.ingress, ingress.s);
+    return keep(l, &r, rc);
 }
 
 static void add_live_filter(struct str *body, int n) {

@@ -79,8 +79,8 @@ static void add_tags(json_t *to, const char *owner) {
     allow(to, "TagClaim", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:security-group/*", NULL),
           own_with_tags(owner,
                         list("gpuprov:expires", "gpuprov:created", "gpuprov:spec", "gpuprov:" TAGS_REGION "*", NULL)));
-    allow(to, "TagHostKey", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
-          own_with_tags(owner, list("gpuprov:hostkey", NULL)));
+    allow(to, "TagNode", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
+          own_with_tags(owner, list("gpuprov:expires", "gpuprov:hostkey", NULL)));
 }
 
 static void add_own(json_t *to, const char *owner) {

@@ -153,6 +153,7 @@ static int claim(struct aws *a, const struct prepare_req *req, const char *vpc, 
                               .name = s->name,
                               .uid = req->further ? s->uid : uid,
                               .spec_hash = s->spec_hash,
+                              .unit = s->unit,
                               .created_s = aws_now_s(a),
                               .expires_s = s->expires_s};
         gp_error_clear(&last);

@@ -46,6 +46,8 @@ static const char *gpu(size_t i) {
 const struct spec_provider aws_spec = {.name = "aws",
                                        .doc = "Amazon EC2",
                                        .keys = keys,
+                                       .moves_deadline = true,
+                                       .self_end = SELF_END_ALWAYS,
                                        .zone_in_region = true,
                                        .image_id = "^ami-",
                                        .gpu = gpu,

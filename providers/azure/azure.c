@@ -166,6 +166,7 @@ const struct provider_ops provider_azure = {
     .name = "azure",
     .summary = "Microsoft Azure: virtual machines, on-demand and spot",
     .spec = &azure_spec,
+    .notices = "azure",
     .note = "azure: a poweroff does not end a node's bill; without 'role' in the offer only 'gpuprov gc' and 'gpuprov "
             "down' terminate nodes",
     .ends = ENDS_GC_ONLY,

@@ -84,6 +84,7 @@ static int claim(struct azure *a, const struct prepare_req *req, const char *nam
                           .name = s->name,
                           .uid = req->further ? s->uid : uid,
                           .spec_hash = s->spec_hash,
+                          .unit = s->unit,
                           .region = s->region,
                           .created_s = cloud_now_s(&a->base),
                           .expires_s = s->expires_s};

@@ -45,6 +45,8 @@ static const char *gpu(size_t i) {
 const struct spec_provider azure_spec = {.name = "azure",
                                          .doc = "Microsoft Azure",
                                          .keys = keys,
+                                         .moves_deadline = true,
+                                         .self_end = SELF_END_BY_ROLE,
                                          .zone_in_region = true,
                                          .image_id = "^(subscriptions/|[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:)",
                                          .gpu = gpu,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Start a program, read its output until it closes it, and wait for its end. */
+/* Start a program and read its output until it has ended. */
 #include "base/gp_base.h"
 
 #include "providers/common/program.h"
@@ -9,14 +9,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define READ_MS 50 /* between two looks whether it has ended */
 #define END_READ_MS 10
+#define MESSAGES_MAX 4096
 
 extern char **environ;
 
-static int start(char *const argv[], int out, pid_t *ret, struct gp_error *err) {
+/* messages: its stderr; -1: the terminal. */
+static int start(char *const argv[], int out, int messages, bool own_group, pid_t *ret, struct gp_error *err) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -25,10 +29,13 @@ static int start(char *const argv[], int out, pid_t *ret, struct gp_error *err) 
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out, 1);
+    if (messages >= 0) posix_spawn_file_actions_adddup2(&actions, messages, 2);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setsigmask(&attr, &none); /* gpuprov's threads block all signals */
     posix_spawnattr_setsigdefault(&attr, &all);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attr, 0);
+    int group = own_group ? POSIX_SPAWN_SETPGROUP : 0;
+    posix_spawnattr_setflags(&attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
     int e = posix_spawnp(ret, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
@@ -36,54 +43,77 @@ static int start(char *const argv[], int out, pid_t *ret, struct gp_error *err) 
     return gp_fail_errno(err, e == ENOENT ? GP_ENOTFOUND : GP_EENV, e, "could not start '%s'", argv[0]);
 }
 
-static int read_output(int fd, int64_t deadline, const struct gp_cancel *cancel, struct str *ret,
+/* Not reaped: its id stays that of its group. */
+static bool has_ended(pid_t pid) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
+/* *ret_open false: its end. */
+static int read_some(int fd, struct str *ret, bool *ret_open, struct gp_error *err) {
+    char buf[4096];
+    ssize_t n = read(fd, buf, sizeof buf);
+    if (n < 0 && errno == EINTR) return 0;
+    if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read its output");
+    *ret_open = n > 0;
+    bool fits = str_add_mem(ret, buf, (size_t)n);
+    explicit_bzero(buf, sizeof buf);
+    return fits ? 0 : gp_fail(err, GP_EPROTO, "it wrote more than %zu KiB", ret->max >> 10);
+}
+
+/* Until the program has ended. It may close its output and stay; a process that it leaves behind may keep the output
+ * open, and is not waited for. */
+static int read_output(pid_t pid, int fd, int64_t deadline, const struct gp_cancel *cancel, struct str *ret,
                        struct gp_error *err) {
-    for (;;) {
-        char buf[4096];
-        int r = gp_wait_fd(fd, POLLIN, deadline, cancel, NULL, err);
-        if (r != 0) return r;
-        ssize_t n = read(fd, buf, sizeof buf);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read its output");
-        if (n == 0) return 0;
-        bool fits = str_add_mem(ret, buf, (size_t)n);
-        explicit_bzero(buf, sizeof buf);
-        if (!fits) return gp_fail(err, GP_EPROTO, "it wrote more than 64 KiB");
+    for (bool open = true;;) {
+        bool ended = has_ended(pid); /* before the read, so that everything it wrote is read */
+        if (ended && !open) return 0;
+        int64_t look_at = clock_deadline(open ? READ_MS : END_READ_MS);
+        struct gp_error waited = {0};
+        int r = gp_wait_fd(open ? fd : -1, POLLIN, ended ? 0 : GP_MIN(deadline, look_at), cancel, NULL, &waited);
+        if (r == 0) r = read_some(fd, ret, &open, &waited);
+        else if (r == -GP_ETIMEOUT && ended) return 0;
+        else if (r == -GP_ETIMEOUT && clock_left_ms(deadline) > 0) continue;
+        if (r != 0) return gp_fail(err, waited.code, "%s", waited.msg);
     }
 }
 
-/* A program may close its output and stay. */
-static int wait_end(pid_t pid, int64_t deadline, const struct gp_cancel *cancel, int *ret_status,
-                    struct gp_error *err) {
-    for (;;) {
-        pid_t ended = waitpid(pid, ret_status, WNOHANG);
-        if (ended == pid) return 0;
-        if (ended < 0 && errno != EINTR) return gp_fail_errno(err, GP_EIO, errno, "could not wait for its end");
-        if (clock_left_ms(deadline) == 0) return gp_fail(err, GP_ETIMEOUT, "timed out");
-        int r = gp_sleep(END_READ_MS, cancel, err);
-        if (r != 0) return r;
-    }
+/* own_group: it and its children are killed when it does not end in time. */
+static int run(char *const argv[], int messages, bool own_group, int64_t timeout_ms, const struct gp_cancel *cancel,
+               struct str *ret, struct gp_error *err) {
+    int64_t deadline = clock_deadline(timeout_ms);
+    int pipes[2], status = 0;
+    pid_t pid = -1;
+    if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
+    GP_AUTO_FD int in = pipes[0];
+    int r = start(argv, pipes[1], messages, own_group, &pid, err);
+    close(pipes[1]);
+    if (r != 0) return r;
+    r = read_output(pid, in, deadline, cancel, ret, err);
+    if (r != 0) kill(own_group ? -pid : pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (r != 0) return r;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
+    return gp_fail(err, GP_EAUTH, "'%s' failed with status %d%s", argv[0],
+                   WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                   messages < 0 ? " (its message is above)" : "");
 }
 
 int program_run(char *const argv[], int64_t timeout_ms, const struct gp_cancel *cancel, struct str *ret,
                 struct gp_error *err) {
-    int64_t deadline = clock_deadline(timeout_ms);
-    int pipes[2], status = 0;
-    pid_t pid = -1;
     str_init(ret, PROGRAM_MAX);
-    if (pipe2(pipes, O_CLOEXEC) != 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a pipe");
-    GP_AUTO_FD int in = pipes[0];
-    int r = start(argv, pipes[1], &pid, err);
-    close(pipes[1]);
-    if (r != 0) return r;
-    r = read_output(in, deadline, cancel, ret, err);
-    if (r == 0) r = wait_end(pid, deadline, cancel, &status, err);
-    if (r != 0) {
-        kill(pid, SIGKILL);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-        return r;
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
-    return gp_fail(err, GP_EAUTH, "'%s' failed with status %d (its message is above)", argv[0],
-                   WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    return run(argv, -1, false, timeout_ms, cancel, ret, err);
+}
+
+int program_run_quiet(char *const argv[], size_t max, int64_t timeout_ms, const struct gp_cancel *cancel,
+                      struct str *ret, struct str *ret_messages, struct gp_error *err) {
+    char end[MESSAGES_MAX];
+    str_init(ret, max);
+    GP_AUTO_FD int messages = memfd_create("messages", MFD_CLOEXEC);
+    if (messages < 0) return gp_fail_errno(err, GP_EENV, errno, "could not create a file in memory");
+    int r = run(argv, messages, true, timeout_ms, cancel, ret, err);
+    off_t size = lseek(messages, 0, SEEK_END);
+    ssize_t n = pread(messages, end, sizeof end, GP_MAX(size - (off_t)sizeof end, 0));
+    if (n > 0) str_add_mem(ret_messages, end, (size_t)n);
+    return r;
 }

@@ -6,8 +6,6 @@
 
 #include "base/form.h"
 
-#include <arpa/inet.h>
-
 static int public_cidr(const struct ssh_from *f, struct gp_error *err) {
     const char *own = getenv("GPUPROV_CHECKIP_URL");
     const char *url = own != NULL && own[0] != '\0' ? own : "https://checkip.amazonaws.com";
@@ -67,28 +65,4 @@ int ssh_from_check_private(const char *provider, const struct spec *spec, size_t
     return -GP_EUSAGE;
 }
 
-/* --- forms of a network --- */
-
-struct cidr {
-    unsigned char bytes[16];
-    int family;
-    int64_t bits;
-};
-
-static bool cidr_read(const char *text, struct cidr *ret) {
-    size_t n = strcspn(text, "/");
-    GP_AUTO_FREE char *address = xstrndup(text, n);
-    *ret = (struct cidr){.family = strchr(address, ':') == NULL ? AF_INET : AF_INET6};
-    int64_t most = ret->family == AF_INET ? 32 : 128;
-    ret->bits = most;
-    if (text[n] != '\0' && !str_to_i64(text + n + 1, 0, most, &ret->bits)) return false;
-    if (inet_pton(ret->family, address, ret->bytes) != 1) return false;
-    for (int64_t i = ret->bits; i < most; i++) ret->bytes[i / 8] &= (unsigned char)~(0x80 >> (i % 8));
-    return true;
-}
-
-bool ssh_from_same(const char *x, const char *y) {
-    struct cidr a, b;
-    if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
-    return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
-}
+bool ssh_from_same(const char *x, const char *y) { return form_same_network(x, y); }

@@ -58,8 +58,8 @@ static int set_endpoint(struct google *g, struct gp_error *err) {
     return 0;
 }
 
-/* [core] project of gcloud's active configuration. */
-static char *configured_project(void) {
+/* A value of gcloud's active configuration; NULL: none. */
+static char *configured(const char *section, const char *key) {
     GP_AUTO_STR struct str active = {0}, text = {0};
     GP_AUTO_INI struct ini ini = {0};
     const char *folder = getenv("CLOUDSDK_CONFIG"), *name = getenv("CLOUDSDK_ACTIVE_CONFIG_NAME");
@@ -71,8 +71,14 @@ static char *configured_project(void) {
     GP_AUTO_FREE char *path = xasprintf("%s/configurations/config_%s", home, name);
     if (fs_read(path, 65536, &text, NULL) != 0 || text.s == NULL || ini_parse(path, text.s, &ini, NULL) != 0)
         return NULL;
-    const char *project = ini_get(&ini, "core", "project");
-    return project != NULL ? xstrdup(project) : NULL;
+    const char *value = ini_get(&ini, section, key);
+    return value != NULL ? xstrdup(value) : NULL;
+}
+
+char *google_default_region(void) {
+    const char *set = getenv("CLOUDSDK_COMPUTE_REGION");
+    GP_AUTO_FREE char *region = set != NULL && set[0] != '\0' ? xstrdup(set) : configured("compute", "region");
+    return google_name_valid(region) ? GP_STEAL(region) : NULL;
 }
 
 /* The one that the spec's offers name; NULL: none. */
@@ -101,7 +107,7 @@ static int set_project(struct google *g, const struct spec *spec, struct gp_erro
         if (value != NULL && value[0] != '\0') g->project = xstrdup(value);
     }
     if (g->project == NULL && g->cred.project != NULL) g->project = xstrdup(g->cred.project);
-    if (g->project == NULL) g->project = configured_project();
+    if (g->project == NULL) g->project = configured("core", "project");
     if (g->project == NULL)
         return gp_fail(err, GP_EAUTH,
                        "google: no project: set GOOGLE_CLOUD_PROJECT, or run 'gcloud config set project NAME'");
@@ -181,6 +187,7 @@ const struct provider_ops provider_google = {
     .name = "google",
     .summary = "Google Compute Engine: on-demand and spot instances",
     .spec = &google_spec,
+    .notices = "google",
     .note = "google: Compute Engine deletes a node at its deadline; the time is read back after each launch",
     .ends = ENDS_SERVER,
     .guest_end = GUEST_NOTHING, /* a poweroff stops the instance: its disk is still billed */

@@ -83,6 +83,8 @@ int google_pages(struct google *g, const char *what, const char *url, google_pag
 
 /* --- forms --- */
 bool google_name_valid(const char *s); /* a-z, 0-9, '-'; at most 63 */
+/* The region of offers that name none, of the environment or of gcloud's configuration. Caller frees; NULL: none. */
+char *google_default_region(void);
 bool google_project_valid(const char *s);
 const char *google_last(const char *url); /* after the last '/' */
 /* "us-central1" of "us-central1-a". Caller frees; NULL: not the name of a zone. */

@@ -136,11 +136,13 @@ int google_offers(struct provider *p, const struct spec *spec, size_t index, str
     int refused = ssh_from_check_private("google", spec, index, err);
     if (refused != 0) return refused;
     GP_AUTO_STRV struct strv regions = {0};
-    const char *set = getenv("CLOUDSDK_COMPUTE_REGION");
+    GP_AUTO_FREE char *set = want->regions.n == 0 ? google_default_region() : NULL;
     strv_copy(&regions, &want->regions);
-    if (regions.n == 0 && set != NULL && google_name_valid(set)) strv_add(&regions, set);
+    if (set != NULL) strv_add(&regions, set);
     if (regions.n == 0) {
-        int r = gp_fail(err, GP_EUSAGE, "google: no region: give regions, or set CLOUDSDK_COMPUTE_REGION");
+        int r = gp_fail(err, GP_EUSAGE,
+                        "google: no region: give regions, run 'gcloud config set compute/region NAME', or set "
+                        "CLOUDSDK_COMPUTE_REGION");
         if (err != NULL) err->scope = GP_SCOPE_OFFER;
         return r;
     }

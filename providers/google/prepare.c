@@ -20,13 +20,13 @@ static int is_of(const struct google_rule *r, const struct stack *s, const char 
 
 /* The regions where a stack of this spec may have resources at Google. */
 static void spec_regions(const struct spec *spec, const struct stack *s, struct strv *ret) {
-    const char *set = getenv("CLOUDSDK_COMPUTE_REGION");
+    GP_AUTO_FREE char *set = google_default_region();
     strv_add(ret, s->region);
     for (size_t i = 0; i < spec->offers.len; i++) {
         const struct spec_offer *o = &spec->offers.items[i];
         if (!str_eq(o->provider, "google")) continue;
         for (size_t k = 0; k < o->regions.n; k++) strv_add(ret, o->regions.v[k]);
-        if (o->regions.n == 0 && google_name_valid(set)) strv_add(ret, set);
+        if (o->regions.n == 0 && set != NULL) strv_add(ret, set);
     }
 }
 
@@ -112,6 +112,7 @@ static int claim(struct google *g, const struct prepare_req *req, const char *ne
                           .name = s->name,
                           .uid = req->further ? s->uid : uid,
                           .spec_hash = s->spec_hash,
+                          .unit = s->unit,
                           .region = s->region,
                           .created_s = google_now_s(g),
                           .expires_s = s->expires_s};

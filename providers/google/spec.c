@@ -10,7 +10,7 @@
 /* clang-format off */
 static const struct spec_provider_key keys[] = {
     {.name = "regions", .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC, .example = "[us-central1, europe-west4]",
-     .note = "without it: `CLOUDSDK_COMPUTE_REGION`"},
+     .note = "without it: `CLOUDSDK_COMPUTE_REGION`, or the region of gcloud's configuration"},
     {.name = "zones", .pattern = PLACE_PATTERN, .pattern_doc = PLACE_DOC, .example = "[us-central1-a]",
      .note = "each in one of the offer's regions"},
     {.name = "market", .note = "Compute Engine deletes spot instances with 30 seconds' notice"},

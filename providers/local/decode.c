@@ -38,11 +38,13 @@ static bool is_hash_or_empty(const char *s) { return s != NULL && (s[0] == '\0' 
 int local_decode_claim(const json_t *j, const char *path, struct local_claim *ret, struct gp_error *err) {
     const char *owner = word(j, "owner"), *name = word(j, "name"), *uid = word(j, "uid"), *hash = word(j, "spec_hash"),
                *bad = NULL;
+    const json_t *unit = json_object_get(j, "unit"); /* a stack of no unit has none */
     int64_t created = 0, expires = 0;
     if (!form_uid(uid)) bad = "uid";
     else if (!form_stack(name)) bad = "name";
     else if (!form_owner(owner)) bad = "owner";
     else if (!is_hash_or_empty(hash)) bad = "spec_hash";
+    else if (unit != NULL && !form_stack(json_string_value(unit))) bad = "unit";
     else if (!number(j, "created", 1, TIME_MAX_S, &created)) bad = "created";
     else if (!number(j, "expires", 1, TIME_MAX_S, &expires)) bad = "expires";
     if (bad != NULL)
@@ -51,6 +53,7 @@ int local_decode_claim(const json_t *j, const char *path, struct local_claim *re
                                 .name = xstrdup(name),
                                 .uid = xstrdup(uid),
                                 .spec_hash = xstrdup(hash),
+                                .unit = xstrdup(unit != NULL ? json_string_value(unit) : ""),
                                 .created_s = created,
                                 .expires_s = expires};
     return 0;

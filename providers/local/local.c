@@ -74,6 +74,7 @@ static void common_fields(struct resource *r, const struct local_claim *c) {
     resource_set(&r->stack, c->name);
     resource_set(&r->uid, c->uid);
     resource_set(&r->spec_hash, c->spec_hash);
+    resource_set(&r->unit, c->unit);
     r->expires_s = c->expires_s;
     r->price_usd_per_h = 0;
     r->billed = false;
@@ -162,6 +163,7 @@ static int claim_new(struct local *l, const struct prepare_req *req, const char 
                             .name = xstrdup(s->name),
                             .uid = xstrdup(uid),
                             .spec_hash = xstrdup(s->spec_hash),
+                            .unit = xstrdup(s->unit),
                             .created_s = clock_wall_s(),
                             .expires_s = s->expires_s};
     struct intent in = {.uid = c.uid,

@@ -27,6 +27,7 @@ void local_claim_clear(struct local_claim *c) {
     free(c->name);
     free(c->uid);
     free(c->spec_hash);
+    free(c->unit);
     *c = (struct local_claim){0};
 }
 
@@ -123,6 +124,7 @@ static int write_claim(const char *dir, const struct local_claim *c, struct gp_e
         json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "owner", c->owner, "name", c->name, "uid", c->uid, "spec_hash",
                   c->spec_hash, "created", (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "the stack's owner or name is not valid UTF-8");
+    if (c->unit != NULL && c->unit[0] != '\0') json_object_set_new(j, "unit", json_string(c->unit));
     GP_AUTO_FREE char *text = json_text(j, 1);
     return fs_write_atomic(file, text, strlen(text), 0600, err);
 }

@@ -19,7 +19,7 @@
 
 struct local_claim {
     char *dir; /* absolute path of the stack's folder */
-    char *owner, *name, *uid, *spec_hash;
+    char *owner, *name, *uid, *spec_hash, *unit;
     int64_t created_s, expires_s; /* wall */
 };
 void local_claim_clear(struct local_claim *c);

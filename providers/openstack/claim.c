@@ -107,6 +107,7 @@ static int take(struct os *o, const struct prepare_req *req, const char *name, s
                               .name = s->name,
                               .uid = req->further ? s->uid : uid,
                               .spec_hash = s->spec_hash,
+                              .unit = s->unit,
                               .region = s->region,
                               .created_s = cloud_now_s(&o->base),
                               .expires_s = s->expires_s};

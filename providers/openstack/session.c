@@ -180,6 +180,7 @@ static int take_token(struct os *o, const struct rest_reply *reply, struct gp_er
     o->restricted = json_bool(token, "application_credential.restricted", false) ||
                     json_array_size(json_at(token, "application_credential.access_rules")) > 0;
     o->token_until_s = until_s;
+    o->base.credentials_until_s = str_eq(o->cfg.auth_type, "v3token") ? until_s : 0; /* a token renews no token */
     o->token_life_s = until_s - cloud_now_s(&o->base);
     set_text(&o->user_id, user);
     set_text(&o->user_name, json_str(token, "user.name", user));

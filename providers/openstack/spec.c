@@ -28,4 +28,5 @@ static const struct spec_provider_key keys[] = {
     {0}};
 /* clang-format on */
 
-const struct spec_provider openstack_spec = {.name = "openstack", .doc = "OpenStack (nova)", .keys = keys};
+const struct spec_provider openstack_spec = {
+    .name = "openstack", .doc = "OpenStack (nova)", .keys = keys, .moves_deadline = true, .self_end = SELF_END_BY_ROLE};

@@ -7,6 +7,7 @@
 
 #include "base/form.h"
 #include "base/fs.h"
+#include "spec/spec.h"
 #include "ssh/ssh.h"
 
 #include <ctype.h>
@@ -21,7 +22,9 @@
 #define SHOWN_MAX ((size_t)GP_ERROR_MSG_MAX - 120) /* bytes of errors in the one line; its prefixes need the rest */
 
 struct hosts_decode {
-    const char *path;
+    const char *path; /* as messages name it */
+    const char *base; /* paths are relative to its folder */
+    bool outputs;     /* of a list without lines: yaml_node.line is the host's place in it, from 1; 0: the list */
     int errors, shown;
     struct str list; /* "f.yaml:2:1: ...; at 3:5: ..." */
 };
@@ -33,8 +36,11 @@ static void complain(struct hosts_decode *d, const struct yaml_node *at, const c
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    if (d->errors++ == 0) str_addf(&d->list, "%s:%u:%u: %s", d->path, at->line, at->column, msg);
-    else if (d->list.len + strlen(msg) < SHOWN_MAX) str_addf(&d->list, "; at %u:%u: %s", at->line, at->column, msg);
+    char place[48] = "";
+    if (d->outputs && at->line > 0) snprintf(place, sizeof place, "[%u]", at->line - 1);
+    else if (!d->outputs) snprintf(place, sizeof place, "%u:%u", at->line, at->column);
+    if (d->errors++ == 0) str_addf(&d->list, "%s%s%s: %s", d->path, d->outputs ? "" : ":", place, msg);
+    else if (d->list.len + strlen(msg) < SHOWN_MAX) str_addf(&d->list, "; at %s: %s", place, msg);
     else return;
     d->shown++;
 }
@@ -104,7 +110,7 @@ static void take_path(struct hosts_decode *d, char **field, const struct yaml_no
         return;
     }
     free(*field);
-    *field = fs_relative_to(d->path, v->value);
+    *field = fs_relative_to(d->base, v->value);
 }
 
 static bool is_way(const char *text) {
@@ -218,7 +224,8 @@ static void take_map(struct hosts_decode *d, struct ssh_host *h, const struct ya
 }
 
 static void host_copy(struct ssh_host *to, const struct ssh_host *from) {
-    *to = (struct ssh_host){.port = from->port,
+    *to = (struct ssh_host){.address = xstrdup(from->address),
+                            .port = from->port,
                             .user = xstrdup(from->user),
                             .key = xstrdup(from->key),
                             .known_hosts = xstrdup(from->known_hosts),
@@ -226,6 +233,14 @@ static void host_copy(struct ssh_host *to, const struct ssh_host *from) {
                             .gpu_model = xstrdup(from->gpu_model),
                             .gpus = from->gpus};
     strv_copy(&to->host_keys, &from->host_keys);
+}
+
+void ssh_host_list_copy(struct ssh_host_list *to, const struct ssh_host_list *from) {
+    for (size_t i = 0; i < from->list.len; i++) {
+        struct ssh_host h = {0};
+        host_copy(&h, &from->list.items[i]);
+        vec_push(&to->list, h);
+    }
 }
 
 static bool is_twin(const struct ssh_host *a, const struct ssh_host *b) {
@@ -284,6 +299,20 @@ static void take_file(struct hosts_decode *d, const struct yaml_node *root, stru
     host_clear(&defaults);
 }
 
+static int decode(struct hosts_decode *d, const struct yaml_node *root, struct ssh_host_list *ret,
+                  struct gp_error *err) {
+    GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};
+    take_file(d, root, &list);
+    int more = d->errors - d->shown;
+    if (more > 0) str_addf(&d->list, " (and %d more error%s)", more, more == 1 ? "" : "s");
+    if (d->errors > 0) gp_fail(err, GP_EUSAGE, "%s", d->list.s);
+    str_clear(&d->list);
+    if (d->errors > 0) return -GP_EUSAGE;
+    for (size_t i = 0; i < list.list.len; i++) vec_push(&ret->list, list.list.items[i]);
+    vec_free(&list.list);
+    return 0;
+}
+
 static void free_root(struct yaml_node **root) { yaml_node_free(*root); }
 
 int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret, struct gp_error *err) {
@@ -292,22 +321,27 @@ int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_hos
     if (r != 0) return r;
     if (root == NULL || root->kind != YAML_MAP)
         return gp_fail(err, GP_EUSAGE, "%s:1:1: a hosts file must be a map with 'hosts' (and 'defaults')", path);
-    struct hosts_decode d = {.path = path};
-    GP_AUTO_SSH_HOSTS struct ssh_host_list list = {0};
-    take_file(&d, root, &list);
-    int more = d.errors - d.shown;
-    if (more > 0) str_addf(&d.list, " (and %d more error%s)", more, more == 1 ? "" : "s");
-    if (d.errors > 0) gp_fail(err, GP_EUSAGE, "%s", d.list.s);
-    str_clear(&d.list);
-    if (d.errors > 0) return -GP_EUSAGE;
-    for (size_t i = 0; i < list.list.len; i++) vec_push(&ret->list, list.list.items[i]);
-    vec_free(&list.list);
-    return 0;
+    struct hosts_decode d = {.path = path, .base = path};
+    return decode(&d, root, ret, err);
 }
 
-int ssh_hosts_load(const char *path, struct ssh_host_list *ret, struct gp_error *err) {
+int ssh_hosts_outputs(const char *name, const char *base, const struct yaml_node *root, struct ssh_host_list *ret,
+                      struct gp_error *err) {
+    struct hosts_decode d = {.path = name, .base = base, .outputs = true};
+    return decode(&d, root, ret, err);
+}
+
+char *ssh_hosts_absolute(const char *path) {
+    bool outputs = str_starts(path, SPEC_TERRAFORM);
+    const char *name = path + (outputs ? strlen(SPEC_TERRAFORM) : 0);
+    GP_AUTO_FREE char *absolute = realpath(name, NULL);
+    return xasprintf("%s%s", outputs ? SPEC_TERRAFORM : "", absolute != NULL ? absolute : name);
+}
+
+int ssh_hosts_load(const char *path, const struct gp_cancel *cancel, struct ssh_host_list *ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     struct gp_error why = {0};
+    if (str_starts(path, SPEC_TERRAFORM)) return ssh_hosts_terraform(path, cancel, ret, err);
     if (fs_read(path, FILE_MAX_BYTES, &text, &why) != 0) return gp_fail(err, GP_EUSAGE, "the hosts file: %s", why.msg);
     return ssh_hosts_parse(path, text.s != NULL ? text.s : "", text.len, ret, err);
 }

@@ -7,6 +7,7 @@
 #ifndef GP_PROVIDERS_SSH_HOSTS_H
 #define GP_PROVIDERS_SSH_HOSTS_H
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -27,12 +28,18 @@ struct ssh_host_list {
     VEC_OF(struct ssh_host) list;
 };
 void ssh_host_list_clear(struct ssh_host_list *l);
+void ssh_host_list_copy(struct ssh_host_list *to, const struct ssh_host_list *from); /* adds copies */
 #define GP_AUTO_SSH_HOSTS GP_CLEANUP(ssh_host_list_clear)
 
-/* Reads and checks. The first error is "FILE:LINE:COLUMN: ..." with -GP_EUSAGE (and how many more
- * there are); an unreadable file -GP_EUSAGE too. Does no network I/O and opens no other file. */
-int ssh_hosts_load(const char *path, struct ssh_host_list *ret, struct gp_error *err);
+/* Reads and checks a hosts file, or with "terraform:DIR" and "terraform:FILE" the output of Terraform
+ * (hosts_terraform.c): then it runs `terraform output -json` in DIR, at most two minutes; cancel may be NULL. The first
+ * error is "FILE:LINE:COLUMN: ..." with -GP_EUSAGE (and how many more
+ * there are); an unreadable file -GP_EUSAGE too. Opens no other file. */
+int ssh_hosts_load(const char *path, const struct gp_cancel *cancel, struct ssh_host_list *ret, struct gp_error *err);
 int ssh_hosts_parse(const char *path, const char *text, size_t n, struct ssh_host_list *ret, struct gp_error *err);
+
+/* The same place, independent of the working folder. Caller frees. */
+char *ssh_hosts_absolute(const char *path);
 
 /* From the same table: docs/hosts.md and the JSON Schema of a hosts file. Caller frees. */
 char *ssh_hosts_markdown(void);

@@ -31,6 +31,16 @@ static const char intro[] =
     "| key | value | default | meaning | example |\n|---|---|---|---|---|\n";
 
 static const char rules[] =
+    "\n## Hosts of Terraform\n\n"
+    "`hosts: terraform:DIR` runs `terraform output -json` in DIR, relative to the spec, at most two minutes, and\n"
+    "reads the output `gpuprov_hosts`. `hosts: terraform:FILE` reads a file with what that command printed; OpenTofu\n"
+    "prints the same. `--hosts` takes both forms, too. The output is a list of addresses, or of objects with the\n"
+    "keys above. Paths in it are relative to DIR, or to FILE. A null attribute counts as absent.\n\n"
+    "```hcl\n"
+    "output \"gpuprov_hosts\" {\n"
+    "  value = [for m in aws_instance.gpu : { address = m.private_ip, user = \"ubuntu\", gpu = \"H100:8\" }]\n"
+    "}\n"
+    "```\n"
     "\n## Trust\n\n"
     "A host is used only if its key is known: by `host_key`, or from the known_hosts file. Without both keys, a host\n"
     "counts as known if `~/.ssh/known_hosts` has it, as for `ssh`. Three ways to make it known:\n\n"

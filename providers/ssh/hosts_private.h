@@ -19,4 +19,12 @@ struct hosts_key {
 };
 extern const struct hosts_key hosts_keys[]; /* name NULL ends */
 
+/* Decodes {hosts: LIST} that is not from a file: messages are "NAME[I]: ..."; the line of every node in the list is the
+ * place of its host in it, from 1. Paths are relative to the folder of base. */
+int ssh_hosts_outputs(const char *name, const char *base, const struct yaml_node *root, struct ssh_host_list *ret,
+                      struct gp_error *err);
+/* path: "terraform:DIR" or "terraform:FILE". */
+int ssh_hosts_terraform(const char *path, const struct gp_cancel *cancel, struct ssh_host_list *ret,
+                        struct gp_error *err);
+
 #endif

@@ -23,6 +23,11 @@
 #define LOCK_MS 30000
 #define STRANGERS_MAX 3 /* named in an error */
 
+struct read_outputs {
+    char *path;
+    struct ssh_host_list hosts;
+};
+
 struct ssh_provider {
     struct provider base;
     struct gp_cancel *cancel;
@@ -33,6 +38,8 @@ struct ssh_provider {
     const struct event_sink *sink;
     struct strv noted;    /* edits of the hosts file that were reported */
     struct strv released; /* ids that this run released: not taken again at once */
+    VEC_OF(struct read_outputs)
+    outputs; /* of Terraform, read once in a run: it may take seconds, and files are cheap */
 };
 
 static struct ssh_provider *self(struct provider *p) { return (struct ssh_provider *)p; }
@@ -56,6 +63,11 @@ static void ssh_close_provider(struct provider *p) {
     if (p == NULL) return;
     strv_clear(&self(p)->released);
     strv_clear(&self(p)->noted);
+    for (size_t i = 0; i < self(p)->outputs.len; i++) {
+        free(self(p)->outputs.items[i].path);
+        ssh_host_list_clear(&self(p)->outputs.items[i].hosts);
+    }
+    vec_free(&self(p)->outputs);
     free(self(p)->state_dir);
     free(p->owner);
     free(p);
@@ -195,10 +207,26 @@ static int too_few(const struct choice *c, const struct spec *spec, const char *
     return r;
 }
 
-static int load_offer_hosts(const struct spec *spec, size_t index, struct ssh_host_list *ret, struct gp_error *err) {
+static int load_hosts(struct ssh_provider *s, const char *path, struct ssh_host_list *ret, struct gp_error *err) {
+    if (!str_starts(path, SPEC_TERRAFORM)) return ssh_hosts_load(path, s->cancel, ret, err);
+    size_t i = 0;
+    while (i < s->outputs.len && strcmp(s->outputs.items[i].path, path) != 0) i++;
+    if (i == s->outputs.len) {
+        struct read_outputs new = {0};
+        int r = ssh_hosts_load(path, s->cancel, &new.hosts, err);
+        if (r != 0) return r;
+        new.path = xstrdup(path);
+        vec_push(&s->outputs, new);
+    }
+    ssh_host_list_copy(ret, &s->outputs.items[i].hosts);
+    return 0;
+}
+
+static int load_offer_hosts(struct ssh_provider *s, const struct spec *spec, size_t index, struct ssh_host_list *ret,
+                            struct gp_error *err) {
     if (index >= spec->offers.len || spec->offers.items[index].hosts == NULL)
         return gp_fail(err, GP_EUSAGE, "the provider 'ssh' needs 'hosts', such as hosts: fleet.yaml");
-    return ssh_hosts_load(spec->offers.items[index].hosts, ret, err);
+    return load_hosts(s, spec->offers.items[index].hosts, ret, err);
 }
 
 /* A hosts file has none of these facts, and nothing is measured before a host is taken. */
@@ -219,7 +247,7 @@ static int ssh_offers(struct provider *p, const struct spec *spec, size_t index,
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     GP_CLEANUP(choice_clear) struct choice c = {0};
     int r = check_needs(spec, err);
-    if (r == 0) r = load_offer_hosts(spec, index, &hosts, err);
+    if (r == 0) r = load_offer_hosts(s, spec, index, &hosts, err);
     if (r == 0) r = choose(s, spec, &hosts, &c, err);
     if (r != 0) return r;
     const char *file = spec->offers.items[index].hosts;
@@ -369,7 +397,7 @@ static int take_hosts(struct ssh_provider *s, const struct create_req *q, struct
     GP_CLEANUP(choice_clear) struct choice c = {0};
     GP_AUTO_FD int lock = -1;
     int64_t intent = q->replay != NULL ? q->replay->id : 0;
-    int r = load_offer_hosts(q->spec, q->offer->spec_index, &hosts, err);
+    int r = load_offer_hosts(s, q->spec, q->offer->spec_index, &hosts, err);
     if (r == 0) r = lock_hosts(s, &lock, err);
     if (r == 0) r = choose(s, q->spec, &hosts, &c, err);
     if (r != 0) return r;
@@ -473,7 +501,7 @@ static int ssh_list(struct provider *p, const struct list_req *req, struct resou
         /* A missing or malformed file must not prevent `down` from releasing its hosts. */
         const struct spec_offer *o = &s->spec->offers.items[i];
         if (strcmp(o->provider, "ssh") != 0 || o->hosts == NULL) continue;
-        if (ssh_hosts_load(o->hosts, &hosts, &why) != 0) {
+        if (load_hosts(s, o->hosts, &hosts, &why) != 0) {
             note_unread(s, &known, &why);
             read = false;
             break;
@@ -509,8 +537,14 @@ static int ssh_destroy(struct provider *p, const struct resource_list *what, str
     return worst;
 }
 
-static const struct spec_provider_key spec_keys[] = {
-    {.name = "hosts", .example = "fleet.yaml", .note = "the file that lists the machines", .required = true}, {0}};
+static const struct spec_provider_key spec_keys[] = {{.name = "hosts",
+                                                      .example = "fleet.yaml",
+                                                      .note =
+                                                          "the file that lists the machines; `terraform:DIR` reads the "
+                                                          "output `gpuprov_hosts` of Terraform there, `terraform:FILE` "
+                                                          "a file with what `terraform output -json` prints",
+                                                      .required = true},
+                                                     {0}};
 /* The machines never end, so only the record of a deadline moves. */
 static const struct spec_provider ssh_spec = {
     .name = "ssh", .doc = "Machines that exist already", .keys = spec_keys, .moves_deadline = true};

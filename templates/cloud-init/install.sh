@@ -7,13 +7,15 @@ mkdir -p /etc/gpuprov /var/lib/gpuprov
 id="$UID_ ${INSTANCE_ID:-}"
 if [ "$(cat /etc/gpuprov/instance 2>/dev/null)" != "$id" ]; then
     systemctl stop gpuprov-deadline.service 2>/dev/null
-    rm -f /etc/gpuprov/deadline.conf /var/lib/gpuprov/deadline-used
+    rm -f /etc/gpuprov/deadline.conf /var/lib/gpuprov/deadline-used*
     printf '%s\n' "$id" >/etc/gpuprov/instance
 fi
 # without the sync a crash could leave an empty file, and no deadline
 put() { base64 -d >"$1.new" && { sync "$1.new" || sync; } && mv "$1.new" "$1"; }
-if ! [ -s /etc/gpuprov/deadline.conf ]; then
-    { echo "$CONF" | base64 -d; echo "MACHINE=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"; } |
+# A deadline that 'gpuprov extend' has moved stays; one that is not complete is replaced by that of the launch.
+is_whole() { grep -q '^TTL=' "$1" && { ! grep -q '^FORM=2$' "$1" || [ "$(tail -n 1 "$1")" = COMPLETE=1 ]; }; } 2>/dev/null
+if ! is_whole /etc/gpuprov/deadline.conf; then
+    { echo "$CONF" | base64 -d; echo "MACHINE=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null)"; echo COMPLETE=1; } |
         base64 | put /etc/gpuprov/deadline.conf
 fi
 echo "$SCRIPT" | put /etc/gpuprov/deadline.sh

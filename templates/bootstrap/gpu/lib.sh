@@ -77,12 +77,12 @@ dnf_refresh() {
 held_names() {
     is_apt || {
         rpm -qa --qf '%{NAME}-%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n' \
-            '*nvidia*' 'cuda-*' 'libcudnn*' 'libnccl*' 'kernel*' | sort -u
+            '*nvidia*' 'cuda-*' 'libcudnn*' 'libnccl*' nvlsm 'kernel*' | sort -u
         return
     }
     # shellcheck disable=SC2016
     dpkg-query -W -f='${db:Status-Status} ${Package}\n' 'linux-image-*' 'linux-headers-*' 'linux-modules-*' \
-        'nvidia-*' 'libnvidia-*' 'cuda-*' 'libcuda*' 'libcudnn*' 'libnccl*' 2>/dev/null |
+        'nvidia-*' 'libnvidia-*' 'cuda-*' 'libcuda*' 'libcudnn*' 'libnccl*' nvlsm 2>/dev/null |
         sed -n 's/^installed //p' | grep -v -x -e 'cuda-keyring' | sort -u
 }
 # What versionlock holds. dnf itself would fetch the lists of all repositories first.
@@ -143,11 +143,12 @@ service_on() {
         root "$@" >service.log 2>&1 || fail "$1 does not start: $(grep . service.log | tail -n 1 | cut -c1-200)"
     fi
 }
+program_runs() { (set +f && cat /proc/[0-9]*/comm) 2>/dev/null | grep -q -x -F "$(printf %.15s "$1")"; }
 service_runs() {
     if [ -d /run/systemd/system ]; then
         systemctl is-active -q "$1" && systemctl is-enabled -q "$1" 2>/dev/null
     else
-        (set +f && cat /proc/[0-9]*/comm) 2>/dev/null | grep -q -x -F "$(printf %.15s "$2")"
+        program_runs "$2"
     fi
 }
 # " (WORDS)": the last line that a service printed, where systemd keeps it.
@@ -157,13 +158,14 @@ service_said() {
     printf '%s' "${line:+ ($line)}"
 }
 # A daemon may take a moment to be there, and one that cannot work ends a moment after its start.
-service_comes() {
+comes() {
     tries=50
-    until service_runs "$@"; do
+    until "$@"; do
         [ $tries -gt 0 ] || return 1
         sleep 0.2
         tries=$((tries - 1))
     done
     sleep 1
-    service_runs "$@"
+    "$@"
 }
+service_comes() { comes service_runs "$@"; }

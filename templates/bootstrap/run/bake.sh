@@ -79,7 +79,7 @@ done
 
 # --- the deadline of this node: the next one gets its own from its user-data or its bootstrap ---
 systemctl disable gpuprov-deadline.service >/dev/null 2>&1
-rm -f /etc/gpuprov/deadline.conf /etc/gpuprov/instance /var/lib/gpuprov/deadline-used
+rm -f /etc/gpuprov/deadline.conf /etc/gpuprov/instance /var/lib/gpuprov/deadline-used*
 
 # --- logs and mail of this node; temporary files ---
 find /var/log /var/mail /var/spool/mail -xdev -type f -exec sh -c 'for f; do : >"$f"; done' sh {} + 2>/dev/null

@@ -3,6 +3,7 @@
 # The package cache of the run, for pkg.sh. CACHE: its address, "http://10.0.0.5:40123".
 # Fetches what apt or dnf would fetch from the cache, each file by the SHA-256 of the package lists, and puts it where the
 # package manager looks for it. Nothing depends on it: the package manager fetches what is missing.
+lists_suffice() { apt -s install "$@" >/dev/null; }
 from_cache() { if is_apt; then from_cache_apt "$@"; else from_cache_dnf "$@"; fi; }
 from_cache_apt() {
     archives=/var/cache/apt/archives host=${CACHE#http://}

@@ -9,11 +9,16 @@ cd "$NODE_DIR/steps/$STEP" 2>/dev/null && read -r _ boot run <id || {
 # start.sh of another gpuprov found this run ended and began one of its own
 replaced() { read -r _ _ run <id && [ "$run" != "$RUN_ID" ]; }
 alive() { read -r p <pid && grep -q "$RUN_ID" "/proc/${p:-x}/cmdline" 2>/dev/null; }
-rebooted() { [ "$boot" != "$(cat /proc/sys/kernel/random/boot_id)" ]; }
+rebooted() { read -r now </proc/sys/kernel/random/boot_id && [ "$boot" != "$now" ]; }
 # not the time of day, which may be set meanwhile
 seconds() { read -r up _ </proc/uptime && echo "${up%%.*}"; }
 news() { tail -c "+$((off + 1))" out | head -c "$((size - off))"; }
-off=$OFF began=$(seconds) beat='' seen=
+# Most steps end soon, and a poll costs the node three processes.
+rest() {
+    polls=$((polls + 1))
+    if [ $polls -le 4 ]; then sleep 0.05; elif [ $polls -le 20 ]; then sleep 0.2; else sleep 0.5; fi
+}
+off=$OFF began=$(seconds) beat='' seen='' polls=0
 while :; do
     up=$(seconds)
     if [ "$up" != "$beat" ]; then
@@ -49,7 +54,7 @@ while :; do
     if [ -n "$half" ] && [ "$rc" = run ]; then
         # a line without an end: shown when nothing is added to it, unless it is meant for gpuprov
         whole=$((size - $(news | tail -n 1 | wc -c)))
-        if [ "$size" != "$seen" ] || [ "$(news | tail -n 1 | head -c 1)" = : ]; then
+        if [ "$size" != "$seen" ] || [ $polls -le 4 ] || [ "$(news | tail -n 1 | head -c 1)" = : ]; then
             seen=$size
             size=$whole half=
         fi
@@ -69,7 +74,7 @@ while :; do
         printf '::%s again\n' "$RUN_ID"
         exit 0
     fi
-    sleep 0.2
+    rest
 done
 rm -f followed
 if [ "$rc" -ne 0 ]; then

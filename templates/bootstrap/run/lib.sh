@@ -3,7 +3,10 @@
 # Sent in front of every fragment. Lines that begin with '::' are for gpuprov.
 # Many nodes may share a home folder (NFS): running and finished steps are recorded per node.
 # shellcheck disable=SC2034 # the fragments use it
-NODE_DIR=$HOME/.gpuprov/nodes/$(uname -n)-$(cat /etc/machine-id 2>/dev/null)
+{ read -r node_name </proc/sys/kernel/hostname; } 2>/dev/null || node_name=$(uname -n)
+machine_id='' # status 1 where the file has no newline
+{ read -r machine_id </etc/machine-id; } 2>/dev/null || :
+NODE_DIR=$HOME/.gpuprov/nodes/$node_name-$machine_id
 # The steps read messages of programs, such as "Candidate:" of apt-cache, which are translated. Commands of the user get
 # the node's own language (with_secrets).
 : "${GPUPROV_LANGUAGE=${LC_ALL-}}"

@@ -146,17 +146,21 @@ apt_update() {
 }
 # Fetches packages from the run's cache, before apt or dnf does: run/cache.sh replaces it in runs with a cache.
 from_cache() { :; }
+# Do the package lists have everything? The cache must know; apt itself tells when it installs.
+lists_suffice() { :; }
+# What apt-get reports where newer package lists may help. Nothing is installed then.
+OLD_LISTS='404|Failed to fetch|Unable to (locate|fetch)|has no installation candidate|was not found|unmet dependencies'
 with_apt() {
     apt_repair
     fresh=
-    if ! apt -s install "$@" >/dev/null; then
+    if ! lists_suffice "$@"; then
         apt_update
         fresh=yes
     fi
     from_cache "$@"
     say "installs$(missing "$@")"
     if ! apt install "$@"; then
-        if [ -n "$fresh" ] || ! grep -Eq '404|Failed to fetch|Unable to (locate|fetch)' "$log"; then said apt-get '^E: '; fi
+        if [ -n "$fresh" ] || ! grep -Eq "$OLD_LISTS" "$log"; then said apt-get '^E: '; fi
         apt_update
         from_cache "$@"
         apt install "$@" || said apt-get '^E: '

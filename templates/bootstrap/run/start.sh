@@ -13,7 +13,7 @@ said=$(mkdir -p "$d" 2>&1) && cd "$d" || fail "cannot make $d: ${said##*: }$(bec
 { true >lock; } 2>/dev/null || fail "cannot write in $d$(because)"
 exec 9>lock
 if command -v flock >/dev/null 2>&1; then flock -w 20 9; fi
-boot=$(cat /proc/sys/kernel/random/boot_id)
+read -r boot </proc/sys/kernel/random/boot_id
 alive() { read -r p <pid && grep -q "$1" "/proc/${p:-x}/cmdline" 2>/dev/null; }
 # Does a gpuprov follow the run of this folder? It notes the seconds since the boot each second.
 followed() { { read -r at <followed && read -r up _ </proc/uptime; } 2>/dev/null && [ $((${up%%.*} - at)) -le 3 ]; }
@@ -56,7 +56,8 @@ setsid sh ./job.sh "$RUN_ID" </dev/null >/dev/null 2>&1 9>&- &
 # on a busy node a poll before the run has written its pid would find it dead
 n=0
 until alive "$RUN_ID" || [ $n -ge 1000 ]; do
-    case $(cat rc) in run*) ;; *) break ;; esac
+    read -r now <rc || now=
+    case $now in run*) ;; *) break ;; esac
     sleep 0.02
     n=$((n + 1))
 done
