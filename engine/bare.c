@@ -8,8 +8,8 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "engine/certificate/machine.h"
 #include "engine/internal.h"
-#include "engine/machine.h"
 #include "engine/proof/run_baseline.h"
 #include "providers/ssh/hosts.h"
 
@@ -116,17 +116,19 @@ static int gpu_of_all(const struct ssh_host_list *hosts, char **ret, struct gp_e
     return 0;
 }
 
-static int hosts_spec(const char *path, const struct bare_req *req, struct spec **ret, struct gp_error *err) {
+static int hosts_spec(const struct engine *e, const char *path, const struct bare_req *req, struct spec **ret,
+                      struct gp_error *err) {
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
     GP_AUTO_FREE char *gpu = NULL;
-    int r = ssh_hosts_load(path, &hosts, err);
+    int r = ssh_hosts_load(path, &e->cancel, &hosts, err);
     if (r == 0 && hosts.list.len == 0) r = gp_fail(err, GP_EUSAGE, "'%s' names no host", path);
     if (r == 0 && req->gpu == NULL) r = gpu_of_all(&hosts, &gpu, err);
     if (r != 0) return r;
-    GP_AUTO_FREE char *absolute = realpath(path, NULL);
+    GP_AUTO_FREE char *absolute = ssh_hosts_absolute(path);
+    GP_AUTO_FREE char *escaped = spec_escape(absolute, false); /* a path may have "${" in it */
     GP_AUTO_JSON json_t *j =
         json_pack("{s:s, s:i, s:[{s:s}]}", "name", "hosts", "nodes", (int)hosts.list.len, "offers", "provider", "ssh");
-    json_object_set_new(json_at(j, "offers.0"), "hosts", json_any_text(absolute));
+    json_object_set_new(json_at(j, "offers.0"), "hosts", json_any_text(escaped));
     struct bare_req own = *req;
     if (own.gpu == NULL) own.gpu = gpu;
     return make_spec(j, &own, ret, err);
@@ -135,7 +137,7 @@ static int hosts_spec(const char *path, const struct bare_req *req, struct spec 
 int engine_validate_hosts(struct engine *e, const char *hosts, const struct bare_req *req, struct report *ret,
                           struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
-    int r = hosts_spec(hosts, req, &spec, err);
+    int r = hosts_spec(e, hosts, req, &spec, err);
     if (r == 0) warn_of_gpu(e, spec);
     if (r == 0) r = engine_scratch_folder(e, err);
     if (r != 0) return r;

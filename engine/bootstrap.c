@@ -9,11 +9,11 @@
 #include "engine/proof/barrier.h"
 #include "engine/proof/node_run.h"
 #include "engine/proof/work.h"
-#include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/claim.h"
+#include "engine/stack/open_known.h"
 #include "engine/up.h"
 #include "providers/ssh/hosts.h"
 
@@ -158,12 +158,13 @@ int engine_bootstrap(struct engine *e, const char *name, const struct spec *spec
 }
 
 /* The spec's nodes are the machines of the file, wherever else it would launch some. */
-static int use_hosts(struct spec *spec, const char *path, struct gp_error *err) {
+static int use_hosts(const struct engine *e, struct spec *spec, const char *path, struct gp_error *err) {
     GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
-    int r = ssh_hosts_load(path, &hosts, err);
+    int r = ssh_hosts_load(path, &e->cancel, &hosts, err);
     if (r == 0 && hosts.list.len == 0) r = gp_fail(err, GP_EUSAGE, "'%s' names no host", path);
     if (r != 0) return r;
-    spec_only_hosts(spec, path, (int)hosts.list.len);
+    GP_AUTO_FREE char *absolute = ssh_hosts_absolute(path);
+    spec_only_hosts(spec, absolute, (int)hosts.list.len);
     return 0;
 }
 
@@ -172,7 +173,7 @@ int engine_bootstrap_hosts(struct engine *e, const char *hosts, struct spec *spe
     struct run *run = NULL;
     struct up_result up = {0};
     int r = names_known(spec, opts, err);
-    if (r == 0) r = use_hosts(spec, hosts, err);
+    if (r == 0) r = use_hosts(e, spec, hosts, err);
     if (r == 0) r = engine_scratch_folder(e, err);
     if (r == 0) r = run_open(e, spec, spec->name, &run, err);
     if (r == 0) r = up_get_machines(run, &up, err);
@@ -183,6 +184,7 @@ int engine_bootstrap_hosts(struct engine *e, const char *hosts, struct spec *spe
     return r;
 }
 
-int engine_step_script(const struct spec *spec, const char *step, struct str *ret, struct gp_error *err) {
-    return bootstrap_print_script(spec, step, ret, err);
+int engine_step_script(const struct spec *spec, const char *step, const char *os, struct str *ret,
+                       struct gp_error *err) {
+    return bootstrap_print_script(spec, step, os, ret, err);
 }

@@ -7,9 +7,10 @@
 
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
-#include "engine/run/open_known.h"
 #include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
+#include "engine/stack/open_known.h"
 #include "engine/stack/preview.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
@@ -117,7 +118,11 @@ static void say_end(struct run *run, const struct down_result *ret, int r, const
     bool there = run->stack.uid != NULL;
     bool stopped = r == -GP_ECANCELLED;
     if (r != 0 && there && err != NULL)
-        run_event(run, -1, NODE_ENDING, stopped ? EVENT_WARN : EVENT_FAIL, "", "%s", err->msg);
+        event_send(&run->sink, (struct event){.node = -1,
+                                              .phase = NODE_ENDING,
+                                              .status = stopped ? EVENT_WARN : EVENT_FAIL,
+                                              .text = err->msg,
+                                              .code = err->code});
     else if (r == 0 && ret->left.list.len > 0) say_left(run, ret->left.list.len);
     else if (r == 0 && ret->destroyed + ret->released > 0) {
         GP_AUTO_STR struct str what = {0};
@@ -149,6 +154,38 @@ static int check_spec(struct run *run, const struct down_req *req, struct gp_err
     return req->confirm(req->ctx, question, err);
 }
 
+/* Everything found with the stack's name must be of the unit: with its tag, or of a uid that has it. */
+static int check_unit(const struct run *run, const struct down_req *req, struct gp_error *err) {
+    GP_AUTO_STRV struct strv uids = {0};
+    const struct resource *odd = NULL;
+    if (req->unit == NULL) return 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < run->n_nodes + (int)run->others.list.len; i++) {
+            bool node = i < run->n_nodes;
+            const struct resource *r = node ? &run->nodes[i].res : &run->others.list.items[i - run->n_nodes];
+            if ((node && !run->nodes[i].exists) || r->state == RES_GONE) continue;
+            bool its = str_eq(r->unit, req->unit), other = r->unit[0] != '\0' && !its;
+            if (pass == 0 && its) strv_add(&uids, r->uid);
+            if (pass == 1 && odd == NULL && (other || (!its && !strv_has(&uids, r->uid)))) odd = r;
+        }
+    if (odd == NULL) return 0;
+    return gp_fail(
+        err, GP_EUSAGE,
+        "'%s': %s belongs to %s%s%s, so nothing of the stack was destroyed: run 'gpuprov down %s' if it may go",
+        run->stack.name, odd->id, odd->unit[0] != '\0' ? "the unit '" : "no unit", odd->unit,
+        odd->unit[0] != '\0' ? "'" : "", run->stack.name);
+}
+
+/* Another gpuprov may have destroyed the stack and launched it again: that one is not the caller's. */
+static int check_uid(const struct run *run, const struct down_req *req, struct gp_error *err) {
+    const char *uid = run->stack.uid;
+    if (req->uid == NULL || uid == NULL || strcmp(uid, req->uid) == 0) return 0;
+    return gp_fail(err, GP_EBUSY,
+                   "'%s' was destroyed and launched again by another gpuprov: its uid is %s, not %s, so it is left "
+                   "alone: 'gpuprov down %s' destroys it",
+                   run->stack.name, uid, req->uid, run->stack.name);
+}
+
 /* Hands over whose stack it is, and the basis of what the result states. */
 static void take_basis(struct run *run, struct down_result *ret) {
     ret->owner = xstrdup(run->owner);
@@ -160,6 +197,7 @@ static void take_basis(struct run *run, struct down_result *ret) {
 static int dry_run(struct engine *e, const struct down_req *req, struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     GP_AUTO_FREE char *name = name_of(req);
+    e->notifies = false; /* it only looks */
     int r = run_open_ending(e, req->spec, name, &run, err);
     if (r == 0) r = reconcile(run, NULL, err);
     if (r == 0) r = preview_list(run, &ret->would, err);
@@ -168,6 +206,12 @@ static int dry_run(struct engine *e, const struct down_req *req, struct down_res
     run_close(run);
     if (r == 0) r = look_gap_error(&ret->looked, name, err);
     return r == 0 ? look_unreadable_error(&ret->unreadable, name, err) : r;
+}
+
+static void say_other(struct run *run, const char *uid) {
+    run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy",
+              "resources of another stack '%s' (%s) are left alone: 'gpuprov down %s' destroys them", run->stack.name,
+              uid, run->stack.name);
 }
 
 static int destroy_all(struct engine *e, const struct down_req *req, struct run **ret_run, struct down_result *ret,
@@ -179,12 +223,18 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0 && (r = check_spec(run, req, err)) != 0) return r;
+    if (r == 0 && (r = check_unit(run, req, err)) != 0) return r;
+    if (r == 0 && (r = check_uid(run, req, err)) != 0) return r;
     if (r == 0) run_lock_destroys(run);
-    int theirs = r == 0 && run->stack.uid != NULL ? end_their_machines(run) : 0;
+    int theirs = r == 0 && run->stack.uid != NULL && req->uid == NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
     ret->destroyed += theirs;
     for (size_t i = 0; i < found.earlier_uids.n && !gp_cancelled(&e->cancel); i++) {
         struct gp_error why = {0};
+        if (req->uid != NULL && strcmp(found.earlier_uids.v[i], req->uid) != 0) {
+            say_other(run, found.earlier_uids.v[i]);
+            continue;
+        }
         int one = end_earlier(run, found.earlier_uids.v[i], ret, &why);
         if (r != 0 || one == 0) continue;
         r = one;

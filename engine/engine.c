@@ -41,6 +41,7 @@ int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_e
     if (e->opts.jobs <= 0) e->opts.jobs = 64;
     if (e->opts.lock_timeout_ms == 0) e->opts.lock_timeout_ms = LOCK_TIMEOUT_MS;
     e->cancel.efd = -1;
+    e->notify = notify_new();
     bool damaged = false;
     int r = gp_cancel_init(&e->cancel, err);
     if (r == 0 && opts->scratch) r = journal_open(NULL, &e->journal, NULL, err);
@@ -61,6 +62,7 @@ int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_e
 void engine_close(struct engine *e) {
     if (e == NULL) return;
     struct engine_private *p = (struct engine_private *)e;
+    notify_free(e->notify);
     journal_close(e->journal);
     if (e->opts.scratch && e->state_dir != NULL) fs_remove_tree(e->state_dir, NULL);
     gp_cancel_clear(&e->cancel);
@@ -79,6 +81,8 @@ int engine_knows(struct engine *e, const char *name, bool *ret, struct gp_error 
 }
 
 void engine_cancel(struct engine *e) { gp_cancel_set(&e->cancel); }
+
+void engine_go_on(struct engine *e) { gp_cancel_reset(&e->cancel); }
 
 void engine_note_billed(struct engine *e, const char *id, bool billed) {
     struct billed *b = &((struct engine_private *)e)->billed;

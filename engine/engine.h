@@ -10,12 +10,15 @@
 #include "base/error.h"
 #include "journal/journal.h"
 #include "model/coverage.h"
+#include "model/estimate.h"
 #include "model/event.h"
+#include "model/export.h"
 #include "model/offer.h"
 #include "model/report.h"
 #include "model/stack.h"
 #include "spec/spec.h"
 #include "ssh/ssh.h"
+#include "tree/tree.h"
 
 #define LOCK_TIMEOUT_MS ((int64_t)3600 * 1000)
 
@@ -27,6 +30,7 @@ struct engine_opts {
     const struct strv *only;  /* --in: the places to look at, "aws" or "aws/us-east-1"; NULL or empty: all */
     int64_t lock_timeout_ms;  /* --lock-timeout: how long a run waits for another one; 0: LOCK_TIMEOUT_MS */
     bool even_if_changed;     /* up: continues a stack that another run destroyed or changed while this one waited */
+    const char *unit;         /* up of a folder: stacks are launched as part of it; NULL: no unit */
     bool scratch;             /* for machines without a stack: journal in memory, no state folder */
 };
 
@@ -43,8 +47,17 @@ struct engine {
     /* Of `up`, once, before it changes anything at a provider; an error ends the run with it. NULL: everything is
      * approved. Verb's thread. */
     int (*approve)(void *ctx, const struct plan *plan, struct gp_error *err);
-    void *approve_ctx;
+    /* Of `up` and `plan`: whether an offer may be used at all; the caller reports why not. NULL: each may. */
+    bool (*may_use)(void *ctx, const struct offer *offer);
+    void *approve_ctx; /* of both */
+    /* Of `up`: the uid of the stack that it continues, also if all its machines are gone. Its deadline stays. Another
+     * stack of that name, or one that was destroyed, is refused (-GP_EBUSY). NULL: any. */
+    const char *continues;
     bool journal_damaged; /* set aside at open; stacks are found again by their tags */
+    /* The events of runs go to the receivers that their spec names (`notify`). Verbs that only look leave it false, and
+     * so does one that waits for an approval, because a command of the spec would run on this machine. */
+    bool notifies;
+    struct notify *notify;
 };
 /* 0 if every place was looked at; else -GP_EBILLED if something may be billed there, or the reason's own code. Does
  * not block. */
@@ -55,13 +68,45 @@ int look_check_places(const struct strv *places, struct gp_error *err);
  * accepts NULL. */
 int engine_open(const struct engine_opts *opts, struct engine **ret, struct gp_error *err);
 void engine_close(struct engine *e);
+/* At the end of a verb, in its thread: waits until the receivers have what is queued for them, at most 10 s in the life
+ * of the engine, or until engine_cancel; then drops the rest. Emits a warning for what was not delivered. */
+void engine_settle(struct engine *e);
+/* Tells the receivers that a job of a stack has ended; text: how. Verb's thread. Does not block. */
+void engine_job_ended(struct engine *e, const char *stack, const char *text);
 /* Callable from any thread: blocking calls return soon with -GP_ECANCELLED. */
 void engine_cancel(struct engine *e);
+/* After a cancelled call: the verb cleans up with the same engine. Verb's thread, while no other call runs. */
+void engine_go_on(struct engine *e);
 /* *ret: the journal has a stack of that name, of any owner. */
 int engine_knows(struct engine *e, const char *name, bool *ret, struct gp_error *err);
 /* For the second Ctrl-C: ids of what may be billed, one per line, without locks that a worker may hold during I/O.
  * Callable from any thread. Caller frees. */
 char *engine_billed_ids(struct engine *e);
+
+/* One change of one field, or of a whole resource, that `up` makes. */
+enum change_action {
+    CHANGE_CREATE,
+    CHANGE_UPDATE,  /* written to what exists */
+    CHANGE_RESUME,  /* a node goes on to `ready` */
+    CHANGE_REPAIR,  /* it was changed by hand, and `up` restores it */
+    CHANGE_REPLACE, /* the machine is destroyed, and another one launched */
+    CHANGE_DESTROY,
+    CHANGE_SETTLE, /* a launch whose outcome is not known */
+    CHANGE_REFUSE  /* it was changed by hand, and `up` leaves it: the reason has the next step */
+};
+struct plan_change {
+    enum change_action action;
+    char *resource;       /* "spec", "stack", "claim", "node", "launch", or a kind of resource: "group" */
+    char *id;             /* the provider's; NULL: it has none yet */
+    int node;             /* -1: not one node */
+    char *key;            /* "limits.ttl", "state", "tag expires"; NULL: the whole resource */
+    char *before, *after; /* NULL: there is none, or it is not shown */
+    char *reason;
+};
+struct plan_changes {
+    VEC_OF(struct plan_change) list;
+};
+void plan_changes_clear(struct plan_changes *c);
 
 /* A node as the verbs show it. The view owns all strings. */
 struct node_view {
@@ -83,7 +128,9 @@ struct stack_view {
     struct intent_list unknown;        /* outcome not known yet */
     struct coverage looked;            /* the basis: places looked at, and not looked at */
     struct resource_list unreadable;   /* with the stack's name, but unreadable tags */
+    struct plan_changes drift;         /* what was changed by hand, field by field */
     bool remembered;                   /* all or part of it is from the journal: it was not looked at */
+    struct strv notes;                 /* about its deadline and its cost, a sentence each */
 };
 void stack_view_clear(struct stack_view *v);
 struct stack_view_list {
@@ -128,8 +175,23 @@ struct plan_item {
     char *what; /* "2 x p5.48xlarge spot in us-east-2a", "security group gpuprov-me-llm" */
     char *why;
 };
+/* The state that a plan is based on, without the spec. */
+struct plan_node {
+    int slot;
+    char *id, *phase, *place, *type;
+};
+struct plan_state {
+    char *owner;     /* NULL: not known */
+    char *uid;       /* NULL: the stack does not exist */
+    char *spec_hash; /* of the nodes that are there; NULL */
+    VEC_OF(struct plan_node) nodes;
+    struct strv extras; /* ids of machines that the spec does not include */
+    int unknown;        /* launches whose outcome is not known */
+};
 struct plan {
     VEC_OF(struct plan_item) items;
+    struct plan_changes resource_changes;
+    struct plan_state state;
     struct offer_list offers; /* ranked; the first is what `up` tries first */
     double price_usd_per_h;   /* of the whole stack, at the first offer; negative: not known */
     double dearest_usd_per_h; /* the same at the dearest offer; negative: not known */
@@ -141,6 +203,8 @@ struct plan {
     struct strv notes;        /* "local: nodes share this machine's kernel: no security boundary" */
     struct spec_changes spec_changes; /* since the nodes that are there were launched */
     bool changes;                     /* exit 2 */
+    bool has_estimate;
+    struct estimate estimate; /* of the training that the spec names */
 };
 void plan_clear(struct plan *p);
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err);
@@ -162,6 +226,11 @@ struct down_req {
     const struct spec *spec;
     bool dry_run; /* only lists: ret->would */
     bool yes;     /* the spec need not be one of the stack */
+    /* NULL, or the unit that everything of the stack must belong to: else nothing is destroyed (-GP_EUSAGE). */
+    const char *unit;
+    /* NULL, or the uid that the stack must have: only that one is destroyed, and another one with its name, which was
+     * launched meanwhile, is left alone (-GP_EBUSY). */
+    const char *uid;
     /* Called, under the stack's lock, if the spec has no offer of a provider where the stack has something: 0 goes on.
      * NULL: that is -GP_EUSAGE. */
     int (*confirm)(void *ctx, const char *question, struct gp_error *err);
@@ -181,6 +250,26 @@ struct down_result {
 void down_result_clear(struct down_result *r);
 /* Destroys everything the stack owns and verifies that it is gone. */
 int engine_down(struct engine *e, const struct down_req *req, struct down_result *ret, struct gp_error *err);
+
+struct extend_req {
+    const char *name;        /* of the stack, if spec is NULL */
+    const struct spec *spec; /* used only where the journal does not have the stack's own */
+    int64_t by_ms;
+    bool add; /* to the present deadline; else from now on */
+};
+struct extend_result {
+    char *stack;
+    int64_t was_s, expires_s; /* wall, the cloud's clock */
+    int64_t left_s;           /* from now on */
+    char *ends;               /* who enforces it */
+    double max_usd;           /* of the whole stack until then; negative: not known */
+};
+void extend_result_clear(struct extend_result *r);
+/* Moves the deadline of a stack with nodes, to an earlier time too: on the nodes, in the tags, in the journal. It may
+ * be killed anywhere and run again; until then the earlier deadline counts. Refuses (-GP_EUSAGE, -GP_EMONEY) deadlines
+ * that have passed or are over 30 days from now, costs over limits.max_cost, and providers that cannot move one. If a
+ * node does not take it, nothing has moved. */
+int engine_extend(struct engine *e, const struct extend_req *req, struct extend_result *ret, struct gp_error *err);
 
 /* name NULL: every stack of the journal and, with refresh, every other stack that the tags at the providers name.
  * refresh: queries the providers, else shows the journal. A stack that could not be queried is shown from the journal
@@ -275,8 +364,10 @@ int engine_bootstrap(struct engine *e, const char *name, const struct spec *spec
  * `scratch`. */
 int engine_bootstrap_hosts(struct engine *e, const char *hosts, struct spec *spec, const struct bootstrap_opts *opts,
                            struct bootstrapped *ret, struct gp_error *err);
-/* Appends one step as an sh script. -GP_EUSAGE: no such step. */
-int engine_step_script(const struct spec *spec, const char *step, struct str *ret, struct gp_error *err);
+/* Appends one step as an sh script. os: the system of its node, NULL: the spec's. -GP_EUSAGE: no such step, or the
+ * step depends on a system that is not known. */
+int engine_step_script(const struct spec *spec, const char *step, const char *os, struct str *ret,
+                       struct gp_error *err);
 
 /* Reads the last report from the journal; of a destroyed stack, the kept one. -GP_ENOTFOUND: there is none; err has the
  * next step. */
@@ -293,8 +384,27 @@ int engine_logs(struct engine *e, const char *name, int slot, FILE *to, bool jso
 int engine_step_output(struct engine *e, const char *name, int slot, const char *step, struct str *ret,
                        struct gp_error *err);
 
+/* --- cp --- */
+struct cp_req {
+    const char *name; /* of the stack */
+    int slot;         /* its node; -1: all nodes (up only), which give folders to each other */
+    bool up;          /* to the node; else from it */
+    const struct strv
+        *from;      /* at least one. A folder goes to `to`/NAME, one that ends in "/." has its content in `to` */
+    const char *to; /* of one file: its new path, or a folder that exists or ends in '/' */
+    bool ignore, mirror, by_hash; /* see engine/transfer/transfer.h; ignore: up only */
+};
+/* Copies files and folders between this machine and a node, or to all nodes: only what differs, checked by hash. Goes
+ * on after a lost connection; a repetition goes on after a crash. Blocks; progress goes to e->sink. ret: also after an
+ * error. */
+int engine_cp(struct engine *e, const struct cp_req *req, struct tree_stats *ret, struct gp_error *err);
+
 /* Writes an OpenSSH config for all nodes of the stack, with the aliases NAME-SLOT, below the state folder. *ret_path is
  * the config's path; caller frees. */
 int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path, struct gp_error *err);
+/* The nodes of a stack with an SSH address, as the providers and the last validation have them, and that config. ret:
+ * zeroed by the caller, who clears it also after an error. */
+int engine_export(struct engine *e, const char *name, const char *self_exe, struct export_stack *ret,
+                  struct gp_error *err);
 
 #endif

@@ -9,14 +9,16 @@
 #include "engine/run/ending.h"
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
-#include "engine/run/open_known.h"
+#include "engine/run/notify.h"
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
+#include "engine/stack/cost.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/gc_clock.h"
+#include "engine/stack/open_known.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
 
@@ -54,12 +56,19 @@ static bool of_stack(const struct resource *r, const struct resource *of) {
     return of_uid(r, of->uid) && strcmp(r->stack, of->stack) == 0;
 }
 
+/* The deadline of a stack with machines is the earliest of theirs: it may have moved, and not every tag moves with it.
+ * Without machines, everything counts. */
 static bool expired(const struct sweep *w, const struct resource *of, int64_t now_s) {
+    bool machines = false, any = false, of_machine = false;
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *r = &w->all.list.items[i];
-        if (of_stack(r, of) && r->expires_s != 0 && now_s >= r->expires_s) return true;
+        if (!of_stack(r, of) || r->expires_s == 0) continue;
+        bool machine = resource_is_machine(r), over = now_s >= r->expires_s;
+        machines = machines || machine;
+        any = any || over;
+        of_machine = of_machine || (machine && over);
     }
-    return false;
+    return machines ? of_machine : any;
 }
 
 static bool names(const struct intent *stone, const struct resource *r) {
@@ -108,7 +117,9 @@ static int end_uid(struct sweep *w, const struct resource *of, struct down_resul
     if (r == 0) r = open_its_others(run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) run_lock_destroys(run);
+    bool tell = r == 0 && notify_open(run); /* before the journal forgets its spec */
     if (r == 0) r = teardown(run, ret, err);
+    if (tell) notify_ended(run, r, err, ret->destroyed);
     run_close(run);
     return r;
 }
@@ -292,11 +303,23 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
     }
     if (over) run_lock_destroys(run);
     if (over) r = teardown(run, &gone, err);
+    if (over) notify_ended(run, r, err, gone.destroyed);
     for (size_t i = 0; i < gone.left.list.len; i++) resource_list_add(&ret->kept, &gone.left.list.items[i]);
     down_result_clear(&gone);
     run_close(run);
     e->opts = saved;
     return r;
+}
+
+/* Live stacks that have spent most of what their spec allows. */
+static void warn_of_cost(struct engine *e, const char *name) {
+    struct run *run = NULL;
+    struct gp_error why = {0};
+    if (run_open_remembered(e, NULL, name, &run, &why) != 0) return;
+    (void)notify_open(run); /* its money and its deadline */
+    GP_AUTO_FREE char *near = cost_near_limit(run);
+    if (near != NULL) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "cost", "%s", near);
+    run_close(run);
 }
 
 static int gc_journal(struct engine *e, const char *provider, const struct gc_clocks *clocks, struct gc_result *ret,
@@ -307,6 +330,10 @@ static int gc_journal(struct engine *e, const char *provider, const struct gc_cl
         const struct stack *s = &all.list.items[i];
         bool mine = e->opts.owner == NULL || strcmp(e->opts.owner, s->owner) == 0;
         bool asked = provider == NULL || str_eq(provider, s->provider);
+        struct engine_opts saved = e->opts;
+        e->opts.owner = s->owner;
+        if (mine && asked) warn_of_cost(e, s->name);
+        e->opts = saved;
         if (!mine || !asked || s->expires_s == 0 || clock_wall_s() < s->expires_s) continue;
         struct gp_error why = {0};
         int one = gc_remembered(e, clocks, s, ret, &why);
@@ -396,6 +423,7 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
     struct gc_clocks clocks = {0};
     struct sweeps own = {.clocks = &clocks}, others = {.clocks = &clocks};
     int r = 0;
+    if (dry_run) e->notifies = false; /* it only looks */
     for (size_t i = 0; r == 0 && provider_registry[i] != NULL; i++) {
         const struct provider_ops *ops = provider_registry[i];
         if (provider != NULL ? strcmp(provider, ops->name) != 0 : ops->lent) continue;

@@ -9,5 +9,9 @@
 int engine_scratch_folder(struct engine *e, struct gp_error *err);
 /* Adds an id to engine_billed_ids, or removes it. Callable from any thread. */
 void engine_note_billed(struct engine *e, const char *id, bool billed);
+/* The receivers of an engine's events (run/notify.c). free accepts NULL; what is queued is dropped, see
+ * engine_settle. */
+struct notify *notify_new(void);
+void notify_free(struct notify *n);
 
 #endif

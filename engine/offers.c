@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 
-#include "engine/cost.h"
+#include "engine/stack/cost.h"
 #include "providers/provider.h"
 
 #include <pthread.h>

@@ -6,13 +6,15 @@
 #include "engine/plan.h"
 
 #include "base/json.h"
-#include "engine/cost.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/claim.h"
+#include "engine/stack/cost.h"
+#include "engine/stack/deadline.h"
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
+#include "validate/estimate.h"
 
 #include <pthread.h>
 
@@ -44,6 +46,32 @@ static int check_ends(const struct run *run, const struct provider_ops *ops, siz
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", why.msg);
         return 0;
     }
+    if (err != NULL) *err = why;
+    return r;
+}
+
+/* Only a later `gpuprov gc` or `down` ends such nodes, and it needs credentials then. */
+static int check_credentials(const struct run *run, const struct provider *p, size_t first, struct offer_list *l,
+                             struct gp_error *err) {
+    int64_t now_s = run_cloud_s(run, p->ops->name), ends_s = now_s + run->spec->ttl_ms / 1000;
+    char until[40];
+    size_t kept = first;
+    if (run_any_exists(run)) ends_s = run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
+    if (p->credentials_until_s == 0 || p->credentials_until_s >= ends_s) return 0;
+    for (size_t i = first; i < l->list.len; i++) {
+        if (l->list.items[i].ends == ENDS_GC_ONLY) offer_clear(&l->list.items[i]);
+        else l->list.items[kept++] = l->list.items[i];
+    }
+    bool dropped = kept < l->list.len;
+    l->list.len = kept;
+    if (!dropped || kept > first) return 0;
+    time_format_utc(until, sizeof until, p->credentials_until_s);
+    struct gp_error why = {0};
+    int r = gp_fail(&why, GP_EUSAGE,
+                    "%s: the credentials of this machine end at %s, before the deadline, and only 'gpuprov gc' would "
+                    "terminate the nodes: use credentials that last longer, or a shorter limits.ttl",
+                    p->ops->name, until);
+    why.scope = GP_SCOPE_OFFER;
     if (err != NULL) *err = why;
     return r;
 }
@@ -148,6 +176,21 @@ static void ask_all(struct run *run, struct answer *answers) {
     free(all);
 }
 
+/* The caller may allow only some offers: those of a plan file. It reports why. */
+static int drop_unusable(const struct run *run, struct offer_list *l, struct gp_error *err) {
+    const struct engine *e = run->e;
+    size_t kept = 0;
+    for (size_t i = 0; i < l->list.len; i++) {
+        struct offer *o = &l->list.items[i];
+        if (e->may_use == NULL || e->may_use(e->approve_ctx, o)) l->list.items[kept++] = *o;
+        else offer_clear(o);
+    }
+    l->list.len = kept;
+    if (kept > 0) return 0;
+    return gp_fail(err, GP_EUSAGE, "'%s': no offer of the plan can be bought at its price any more: plan again",
+                   run->spec->name);
+}
+
 int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     int first_missing = 0, n_missing = count_missing(run, &first_missing);
     GP_AUTO_STR struct str reasons = {0};
@@ -168,6 +211,7 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
         if (end != 0) continue;
         if (r == 0) r = check_needs(run, first, ret, &why);
         if (r == 0) r = check_ends(run, a->p->ops, first, ret, &why);
+        if (r == 0) r = check_credentials(run, a->p, first, ret, &why);
         if (r == 0) r = cost_check(run, first, n_missing, ret, &why);
         if (r == 0) continue;
         if (why.code == GP_ECANCELLED || (why.code == GP_EUSAGE && why.scope == GP_SCOPE_NONE)) {
@@ -186,9 +230,13 @@ int plan_offers(struct run *run, struct offer_list *ret, struct gp_error *err) {
     }
     free(answers);
     if (end != 0) return end;
+    for (size_t i = 0; i < ret->list.len; i++)
+        ret->list.items[i].ttl_ms = cost_ttl_ms(run, n_missing, ret->list.items[i].price_usd_per_h);
     if (ret->list.len == 0)
         return gp_fail(err, worst.code ? worst.code : GP_EUSAGE, "no offer can be bought: %s",
                        reasons.s ? reasons.s : "the spec lists none");
+    int r = drop_unusable(run, ret, err);
+    if (r != 0) return r;
     for (size_t i = 0; i < missing.n; i++) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "offers", "%s", missing.v[i]);
     offer_list_sort(ret, run->spec->order);
     return 0;
@@ -318,6 +366,14 @@ static void price_plan(struct plan *plan, const struct run *run, int missing) {
     plan->max_usd = worst.usd;
 }
 
+static void add_estimate(struct plan *plan, const struct run *run) {
+    const struct offer *first = plan->offers.list.len > 0 ? &plan->offers.list.items[0] : NULL;
+    int64_t left_ms = plan->ttl_ms;
+    if (plan->expires_s > 0) left_ms = (plan->expires_s - run_cloud_s(run, run->stack.provider)) * 1000;
+    plan->has_estimate = estimate_of(run->spec, first, plan->price_usd_per_h, &plan->estimate);
+    if (plan->has_estimate) estimate_notes(&plan->estimate, left_ms, &plan->notes);
+}
+
 static const char *type_of(const struct intent *in, json_t *offer) {
     const char *type = json_str(offer, "instance_type", "");
     return type[0] != '\0' ? type : resource_kind_name(in->kind);
@@ -367,7 +423,7 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
         return r;
     }
     const struct provider_ops *ops = ops_of_nodes(run);
-    enum offer_ends ends = run_nodes_end(run, ops);
+    enum offer_ends ends = run_nodes_end(run);
     if (missing > 0) {
         const struct offer *o = &plan.offers.list.items[0];
         GP_AUTO_FREE char *text = offer_text(o);
@@ -375,25 +431,40 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
             add_item(&plan, PLAN_CREATE, -1, 0, "keeps the name unique", "the claim of '%s'", run->spec->name);
         add_item(&plan, PLAN_CREATE, first, missing, "missing", "%d x %s", missing, text);
         ops = provider_find(o->provider);
-        ends = o->ends;
+        ends = GP_MAX(ends, o->ends); /* nodes that exist may be at another cloud */
+        if (o->ttl_ms != 0 && o->ttl_ms < plan.ttl_ms) {
+            char ttl[32], limit[48];
+            plan.ttl_ms = o->ttl_ms;
+            duration_format(ttl, sizeof ttl, o->ttl_ms);
+            spec_money_text(limit, sizeof limit, run->spec->max_cost, "USD");
+            strv_take(&plan.notes,
+                      xasprintf("limits.max_cost %s allows %s at the price of the first offer: that is the "
+                                "deadline, because limits.ttl is not set",
+                                limit, ttl));
+        }
         if (spec_effective(run->spec, o->spec_index).image->baked != NULL)
             strv_take(&plan.notes, xasprintf("image: %s", o->image_name[0] != '\0' ? o->image_name : o->image));
     }
-    plan.ends = xstrdup(offer_ends_name(ends));
+    plan.ends = xstrdup(offer_ends_name(ends != ENDS_BY_PROVIDER ? ends : ops->ends));
     add_notes(&plan, ops);
     add_egress_note(&plan);
     cost_notes(run, &plan.notes);
     char note[CLAIM_NOTE];
     if (claim_launch_unknown(run, note, sizeof note)) strv_add(&plan.notes, note);
     if (claim_keeps_deadline(run, note, sizeof note)) strv_add(&plan.notes, note);
+    deadline_notes(run, &plan.notes);
+    if (claim_has_no_unit(run, note, sizeof note)) strv_add(&plan.notes, note);
     if (run_any_exists(run)) plan.expires_s = run->moved_expires_s != 0 ? run->moved_expires_s : run->stack.expires_s;
     add_existing(run, &plan);
     add_extras(found, &plan);
     price_plan(&plan, run, missing);
+    add_estimate(&plan, run);
     add_spec_changes(run, &plan);
     coverage_merge(&plan.looked, &run->look.covered);
-    *ret = plan;
-    return 0;
+    r = plan_describe(run, found, &plan, err);
+    if (r == 0) *ret = plan;
+    else plan_clear(&plan);
+    return r;
 }
 
 int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, struct gp_error *err) {

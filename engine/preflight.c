@@ -10,11 +10,12 @@
 #include "providers/ssh/hosts.h"
 #include "validate/validate.h"
 
-static int check_hosts(const struct spec *spec, struct gp_error *err) {
+static int check_hosts(const struct engine *e, const struct spec *spec, struct gp_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < spec->offers.len; i++) {
         GP_AUTO_SSH_HOSTS struct ssh_host_list hosts = {0};
-        if (spec->offers.items[i].hosts != NULL) r = ssh_hosts_load(spec->offers.items[i].hosts, &hosts, err);
+        const char *path = spec->offers.items[i].hosts;
+        if (path != NULL) r = ssh_hosts_load(path, e != NULL ? &e->cancel : NULL, &hosts, err);
     }
     return r;
 }
@@ -26,5 +27,5 @@ int engine_preflight(const struct engine *e, const struct spec *spec, struct val
     int r = validate_choose(spec, ret, err);
     if (r == 0) r = run_baseline_open(e != NULL ? e : &stateless, spec, &baseline, err);
     if (r == 0) r = login_key_named(spec, &pubkey, err);
-    return r == 0 ? check_hosts(spec, err) : r;
+    return r == 0 ? check_hosts(e, spec, err) : r;
 }

@@ -4,6 +4,15 @@
 
 #include "engine/engine.h"
 
+void plan_changes_clear(struct plan_changes *c) {
+    for (size_t i = 0; i < c->list.len; i++) {
+        const struct plan_change *x = &c->list.items[i];
+        char *all[] = {x->resource, x->id, x->key, x->before, x->after, x->reason};
+        for (size_t k = 0; k < GP_ARRAY_LEN(all); k++) free(all[k]);
+    }
+    vec_free(&c->list);
+}
+
 void stack_view_clear(struct stack_view *v) {
     stack_clear(&v->stack);
     free(v->phase);
@@ -19,7 +28,9 @@ void stack_view_clear(struct stack_view *v) {
     }
     vec_free(&v->nodes);
     resource_list_clear(&v->others);
+    strv_clear(&v->notes);
     resource_list_clear(&v->unreadable);
+    plan_changes_clear(&v->drift);
     coverage_clear(&v->looked);
     intent_list_clear(&v->unknown);
     *v = (struct stack_view){0};
@@ -40,6 +51,26 @@ void up_result_clear(struct up_result *r) {
     *r = (struct up_result){0};
 }
 
+void extend_result_clear(struct extend_result *r) {
+    free(r->stack);
+    free(r->ends);
+    *r = (struct extend_result){0};
+}
+
+static void state_clear(struct plan_state *s) {
+    free(s->owner);
+    free(s->uid);
+    free(s->spec_hash);
+    for (size_t i = 0; i < s->nodes.len; i++) {
+        free(s->nodes.items[i].id);
+        free(s->nodes.items[i].phase);
+        free(s->nodes.items[i].place);
+        free(s->nodes.items[i].type);
+    }
+    vec_free(&s->nodes);
+    strv_clear(&s->extras);
+}
+
 void plan_clear(struct plan *p) {
     for (size_t i = 0; i < p->items.len; i++) {
         free(p->items.items[i].what);
@@ -51,6 +82,8 @@ void plan_clear(struct plan *p) {
     strv_clear(&p->notes);
     spec_changes_clear(&p->spec_changes);
     free(p->ends);
+    plan_changes_clear(&p->resource_changes);
+    state_clear(&p->state);
     *p = (struct plan){0};
 }
 

@@ -7,12 +7,13 @@
 
 #include "engine/images.h"
 #include "engine/run/look.h"
-#include "engine/run/open_known.h"
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/zero_price.h"
+#include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
 #include "engine/view.h"
 
@@ -22,7 +23,7 @@ static int from_memory(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     run->recalled = true;
-    for (size_t i = 0; i < known.list.len; i++) look_drop_zero_price(&known.list.items[i]);
+    for (size_t i = 0; i < known.list.len; i++) zero_price_drop(&known.list.items[i]);
     if (r == 0) r = run_nodes_recall(run, err);
     return r == 0 ? reconcile_listing(run, &known, NULL, err) : r;
 }

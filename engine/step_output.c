@@ -7,11 +7,9 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "engine/proof/node_target.h"
-#include "engine/run/login_key.h"
-#include "engine/run/open_known.h"
-#include "engine/run/run_node.h"
-#include "engine/run/step_output.h"
+#include "engine/proof/node_connect.h"
+#include "engine/proof/step_output.h"
+#include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
 
 #define CONNECT_MS 20000
@@ -36,26 +34,13 @@ static void redact_secrets(const struct spec *spec) {
     }
 }
 
-static int connect_to(struct run *run, int slot, struct gp_error *err) {
-    if (slot >= run->n_nodes || !run->nodes[slot].exists)
-        return gp_fail(err, GP_ENOTFOUND, "%s/%d: there is no such node: 'gpuprov status %s' lists the nodes",
-                       run->stack.name, slot, run->stack.name);
-    struct run_node *n = &run->nodes[slot];
-    int r = login_key_get(run, false, err);
-    if (r == 0) r = node_target(run, n, &n->link.target, err);
-    n->link.slot = slot;
-    n->link.cancel = &run->e->cancel;
-    struct ssh_open_opts opts = {.deadline_ms = clock_deadline(CONNECT_MS), .cancel = &run->e->cancel};
-    return r == 0 ? ssh_open(&n->link.target, &opts, &n->link.session, err) : r;
-}
-
 static int from_node(struct engine *e, const char *name, int slot, const char *step, struct str *ret,
                      struct gp_error *err) {
     struct run *run = NULL;
     struct bootstrap_output o = {0};
     int r = run_open_known(e, NULL, name, &run, err);
     if (r == 0) r = reconcile(run, NULL, err);
-    if (r == 0) r = connect_to(run, slot, err);
+    if (r == 0) r = node_connect(run, slot, CONNECT_MS, err);
     if (r == 0) redact_secrets(run->spec);
     if (r == 0) r = bootstrap_output_read(&run->nodes[slot].link, step, &o, err);
     if (r == 0) str_add_mem(ret, o.text.s, o.text.len);

@@ -4,6 +4,7 @@
 
 #include "engine/tidy.h"
 
+#include "engine/plan_file.h"
 #include "engine/proof/history.h"
 #include "engine/run/eventlog.h"
 #include "engine/run/lock.h"
@@ -12,6 +13,7 @@
 void engine_tidy(struct engine *e) {
     struct stack_list known = {0};
     locks_tidy(e->state_dir);
+    plan_file_tidy(e->state_dir);
     old_report_tidy(e->state_dir, clock_wall_s());
     if (journal_stacks(e->journal, &known, NULL) == 0) {
         event_log_tidy(e->state_dir, &known, clock_wall_s());

@@ -5,6 +5,7 @@
 
 #include "engine/up.h"
 
+#include "engine/extend.h"
 #include "engine/plan.h"
 #include "engine/proof/barrier.h"
 #include "engine/proof/kept_report.h"
@@ -13,6 +14,7 @@
 #include "engine/proof/self_end.h"
 #include "engine/proof/work.h"
 #include "engine/run/login_key.h"
+#include "engine/run/notify.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -63,7 +65,7 @@ static int nothing_to_do(struct run *run, struct finding *found, struct up_resul
     }
     int r = login_key_get(run, false, err);
     if (r == 0) r = work_look_again(run, &ret->nothing_to_do, err);
-    if (ret->nothing_to_do) return r;
+    if (ret->nothing_to_do) return r == 0 ? work_tag_host_keys(run, err) : r; /* a tag that was changed by hand */
     report_clear(&ret->report);
     return r == 0 ? adopt_stack(run, found, err) : r; /* a machine may have terminated meanwhile */
 }
@@ -95,6 +97,7 @@ int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) r = plan_and_approve(run, &found, err);
     if (r == 0) r = claim_retire_expired(run, &found, err);
+    if (r == 0) r = deadline_move_nodes(run, err);
     if (r == 0) r = claim_take(run, err);
     if (r == 0) r = claim_remember(run, err);
     ret->deadline_moved = r == 0 && run->moved_expires_s != 0;
@@ -150,6 +153,7 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
         run_event_end(run, err);
         say_what_is_there(run, err);
     }
+    if (r == 0 && !ret->nothing_to_do) notify_ready(run);
     coverage_merge(&ret->looked, &run->look.covered);
     if (r == 0 && ret->nothing_to_do)
         r = look_gap_error(&run->look.covered, "every node that was looked at is ready", err);

@@ -8,10 +8,11 @@
 #include "engine/proof/node_run.h"
 #include "engine/proof/run_baseline.h"
 #include "engine/proof/work.h"
-#include "engine/run/open_known.h"
+#include "engine/run/notify.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
+#include "engine/stack/open_known.h"
 
 int engine_validate(struct engine *e, const char *name, const struct spec *spec, struct report *ret,
                     struct gp_error *err) {
@@ -26,6 +27,7 @@ int engine_validate(struct engine *e, const char *name, const struct spec *spec,
         r = work_on_nodes(run, node_run_validate, err);
     }
     if (r == 0) r = barrier_run(run, ret, err);
+    if (r == 0) notify_ready(run);
     if (r != 0 && run != NULL && run->stack.uid != NULL) run_event_end(run, err);
     run_close(run);
     return r;

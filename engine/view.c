@@ -4,10 +4,13 @@
 
 #include "engine/view.h"
 
-#include "engine/cost.h"
+#include "engine/drift.h"
 #include "engine/run/look.h"
+#include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/cost.h"
+#include "engine/stack/deadline.h"
 
 static char *place_of(const struct resource *r) {
     return xasprintf("%s %s", r->provider, r->zone[0] ? r->zone : r->region);
@@ -104,11 +107,8 @@ static void add_price(const struct run *run, struct stack_view *v) {
 }
 
 static const char *ends_of(const struct run *run) {
-    const char *name = run->stack.provider;
-    for (int i = 0; i < run->n_nodes; i++)
-        if (run->nodes[i].exists) name = run->nodes[i].res.provider;
-    const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
-    return ops != NULL ? offer_ends_name(run_nodes_end(run, ops)) : "";
+    enum offer_ends ends = run_nodes_end(run);
+    return ends != ENDS_BY_PROVIDER ? offer_ends_name(ends) : "";
 }
 
 /* A node in a place that could not be looked at is shown from the journal, and its verdict reports that. */
@@ -164,5 +164,10 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     v->ends = xstrdup(ends_of(run));
     v->clock_skew_s = run_cloud_s(run, run->stack.provider) - clock_wall_s();
     add_price(run, v);
+    if (r == 0 && !v->remembered) r = drift_find(run, &v->drift, err);
+    deadline_notes(run, &v->notes);
+    char *near = cost_near_limit(run);
+    if (near != NULL && !run->recalled) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "cost", "%s", near);
+    if (near != NULL) strv_take(&v->notes, near);
     return r;
 }

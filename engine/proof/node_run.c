@@ -9,10 +9,10 @@
 #include "engine/proof/console.h"
 #include "engine/proof/node_target.h"
 #include "engine/proof/run_cache.h"
+#include "engine/proof/step_output.h"
 #include "engine/proof/watch.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
-#include "engine/run/step_output.h"
 
 #define LOGIN_GRACE_MS (120 * 1000)
 #define BOOTSTRAP_MS (45 * 60 * 1000)
@@ -64,7 +64,10 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
                                  .cancel = &n->cancel,
                                  .waiting = say_waiting,
                                  .ctx = n};
-    return ssh_open(&n->link.target, &opts, &n->link.session, err);
+    n->link.beats = run->spec != NULL && run->spec->controller_ms > 0;
+    r = ssh_open(&n->link.target, &opts, &n->link.session, err);
+    if (r == 0 && n->link.beats) ssh_beat(n->link.session, &n->cancel);
+    return r;
 }
 
 /* A cloud without private addresses in its API: the node knows its own. The first one counts, because interfaces that
@@ -162,7 +165,9 @@ static int hand_over(struct run_node *n, int64_t limit_ms, struct gp_error *err)
                                 .script = ops_of(n)->end_script,
                                 .credential = &n->end_credential,
                                 .expires_s = n->run->stack.expires_s,
-                                .ttl_s = n->ttl_s};
+                                .ttl_s = n->ttl_s,
+                                .idle_s = n->run->spec->idle_ms / 1000,
+                                .controller_s = n->run->spec->controller_ms / 1000};
     int r = bootstrap_hand_over(&n->link, &end, clock_deadline(limit_ms), err);
     n->end_given = r == 0;
     return r;
@@ -194,6 +199,8 @@ static int bootstrap(struct run_node *n, struct gp_error *err) {
                                 .end_script = ops->end_script,
                                 .expires_s = run->stack.expires_s,
                                 .ttl_s = n->ttl_s,
+                                .idle_s = run->spec->idle_ms / 1000,
+                                .controller_s = run->spec->controller_ms / 1000,
                                 .packages_allowed = packages,
                                 .packages_refusal = refusal,
                                 .cache = run_cache_of(n),
@@ -262,7 +269,8 @@ static void add_output_place(struct run_node *n) {
     const struct bootstrap_output *o = &n->boot.failed;
     const struct ssh_target *t = &n->link.target;
     size_t len = strlen(n->err.msg), room = sizeof n->err.msg - len;
-    if (step_output_stays(n->run))
+    if (o->text.len == 0) snprintf(n->err.msg + len, room, "; it printed nothing");
+    else if (step_output_stays(n->run))
         snprintf(n->err.msg + len, room, "; 'gpuprov logs %s/%d --step %s' prints the output", n->run->stack.name,
                  n->slot, o->step);
     else snprintf(n->err.msg + len, room, "; the output is in %s on %s@%s", o->node_path, t->user, t->host);
@@ -358,6 +366,12 @@ static int same_boot(struct run_node *n, struct gp_error *err) {
     if (r != 0 || str_eq(str_trim(out.s), n->rec.boot_id)) return r;
     return gp_fail(err, GP_EREACH, "%s/%d was rebooted since it was validated", n->run->stack.name, n->slot);
 }
+
+int node_run_connect(struct run_node *n, int64_t timeout_ms, struct gp_error *err) {
+    return connect_to(n, GP_MIN(timeout_ms, console_access_ms(n->run, &n->res)), 0, err);
+}
+
+int node_run_hand_over(struct run_node *n, struct gp_error *err) { return hand_over(n, HAND_OVER_MS, err); }
 
 void node_run_look(struct run_node *n) {
     int r = connect_to(n, GP_MIN((int64_t)LOOK_MS, console_access_ms(n->run, &n->res)), 0, &n->err);

@@ -11,6 +11,7 @@
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
+#include "engine/run/zero_price.h"
 #include "model/tags.h"
 
 void look_clear(struct run_look *look) {
@@ -126,19 +127,13 @@ static bool replaces_gone(struct resource_list *l, struct resource *r) {
     return false;
 }
 
-void look_drop_zero_price(struct resource *r) {
-    const struct provider_ops *ops = provider_find(r->provider);
-    bool paid = resource_is_machine(r) && (ops == NULL || ops->billed);
-    if (paid && !(r->price_usd_per_h > 0)) r->price_usd_per_h = -1;
-}
-
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run_look *look, const struct list_req *req, const char *account, struct resource_list *all,
                      struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
         recognize(req->known, r);
-        look_drop_zero_price(r);
+        zero_price_drop(r);
         resource_set(&r->account, account);
         bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid decides, whatever name it has */
         if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);
@@ -489,13 +484,17 @@ static bool is_in_journal(const struct engine *e, const char *provider) {
     return there;
 }
 
+static bool has_no_account(const struct look *l) {
+    return !l->checked && l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS);
+}
+
 void look_set_aside(const struct engine *e, struct coverage *c) {
     bool any = false, named = e->opts.only != NULL && e->opts.only->n > 0;
-    for (size_t i = 0; i < c->list.len; i++) any = any || (c->list.items[i].checked && c->list.items[i].billed);
+    for (size_t i = 0; i < c->list.len; i++)
+        any = any || (c->list.items[i].billed && !has_no_account(&c->list.items[i]));
     for (size_t i = 0; any && !named && i < c->list.len; i++) {
         struct look *l = &c->list.items[i];
-        if (!l->checked && l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
-            l->aside = !is_in_journal(e, l->provider);
+        if (has_no_account(l)) l->aside = !is_in_journal(e, l->provider);
     }
 }
 

@@ -6,8 +6,6 @@
 #include "engine/run/run.h"
 
 void look_clear(struct run_look *look);
-/* A price of 0 of a machine that costs money is one that the cloud does not know: sets it to not known. */
-void look_drop_zero_price(struct resource *r);
 /* Calls p->list for this run and updates the look, which is the run's own or that of one of several providers that are
  * listed side by side. ret gets, once each, the resources with readable tags of the wanted owner and stack. On an error
  * ret has the resources that were seen. Reads the run and changes nothing in it. */
@@ -23,8 +21,8 @@ int look_left_out(struct gp_error *err); /* the error of a place that --in exclu
 /* The provider is open and its last list of that region was complete. Only then is an unlisted resource gone. */
 bool look_is_seen(const struct run *run, const char *provider, const char *region);
 /* Sets aside the providers for which this machine has no credentials at all, unless something points there: --in, or
- * anything of the journal. Without any billed provider that was looked at nothing is set aside. For looks at every
- * provider; those that a spec names are not such. */
+ * anything of the journal. Without credentials for any billed provider nothing is set aside; where some are refused,
+ * that provider is the gap. For looks at every provider; those that a spec names are not such. */
 void look_set_aside(const struct engine *e, struct coverage *c);
 /* Reports the places that were not looked at, if they changed. */
 void look_report(struct run *run);

@@ -63,10 +63,11 @@ struct run {
     bool adopted; /* the journal did not know the stack when the run began */
     /* of the spec, since the stack with machines was recorded (claim_may_go_on) */
     struct spec_changes changes;
-    int64_t moved_expires_s; /* the deadline that its ttl gives; 0: it does not move */
-    bool keeps_deadline;     /* adopted: its deadline is not the spec's, and cannot move */
-    bool launch_unknown;     /* nodes of another spec, which is not in the journal */
-    bool shares_claim;       /* another run took the claim, and may be launching under it now */
+    int64_t moved_expires_s;   /* the deadline that its ttl gives; 0: it does not move */
+    int64_t journal_expires_s; /* the journal's, where the tags have another deadline; 0: they agree */
+    bool keeps_deadline;       /* adopted: its deadline is not the spec's, and cannot move */
+    bool launch_unknown;       /* nodes of another spec, which is not in the journal */
+    bool shares_claim;         /* another run took the claim, and may be launching under it now */
 
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */

@@ -6,6 +6,7 @@
 #include "engine/run/run_event.h"
 
 #include "engine/run/eventlog.h"
+#include "engine/run/notify.h"
 
 static void log_event(struct run *run, const struct event *e) {
     struct gp_error why = {0};
@@ -25,6 +26,7 @@ static void run_emit(void *ctx, const struct event *e) {
     full.run = run->id;
     if (run->e->sink.emit != NULL) run->e->sink.emit(run->e->sink.ctx, &full);
     if (run->log.file.path != NULL) log_event(run, &full);
+    notify_event(run, &full);
 }
 
 void run_events_init(struct run *run, const char *name) {
@@ -50,7 +52,11 @@ void run_event(const struct run *run, int node, enum node_phase phase, enum even
 
 void run_event_end(const struct run *run, const struct gp_error *err) {
     bool stopped = err->code == GP_ECANCELLED;
-    run_event(run, -1, stopped ? NODE_PLANNED : NODE_FAILED, stopped ? EVENT_INFO : EVENT_FAIL, "", "%s", err->msg);
+    event_send(&run->sink, (struct event){.node = -1,
+                                          .phase = stopped ? NODE_PLANNED : NODE_FAILED,
+                                          .status = stopped ? EVENT_INFO : EVENT_FAIL,
+                                          .text = err->msg,
+                                          .code = err->code});
 }
 
 void run_say_damaged(struct engine *e, const struct event_sink *sink) {

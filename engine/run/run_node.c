@@ -61,10 +61,16 @@ bool run_any_exists(const struct run *run) {
     return false;
 }
 
-enum offer_ends run_nodes_end(const struct run *run, const struct provider_ops *ops) {
-    bool all = run_any_exists(run);
-    for (int i = 0; i < run->n_nodes; i++) all = all && (!run->nodes[i].exists || run->nodes[i].res.ends_itself);
-    return all ? ENDS_GUEST : ops->ends;
+enum offer_ends run_nodes_end(const struct run *run) {
+    enum offer_ends weakest = ENDS_BY_PROVIDER;
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct resource *r = &run->nodes[i].res;
+        const struct provider_ops *ops = run->nodes[i].exists ? provider_find(r->provider) : NULL;
+        if (ops == NULL) continue;
+        enum offer_ends one = r->ends_itself ? ENDS_GUEST : ops->ends;
+        weakest = GP_MAX(weakest, one);
+    }
+    return weakest;
 }
 
 int run_node_save(const struct run_node *n, struct gp_error *err) {

@@ -44,9 +44,9 @@ void run_nodes_alloc(struct run *run, int n);
 int run_nodes_recall(struct run *run, struct gp_error *err);
 void run_nodes_free(struct run *run);
 bool run_any_exists(const struct run *run); /* any node has a machine */
-/* Who ends the nodes that exist at their deadline: ops->ends, or the nodes themselves where the cloud shows that every
- * one of them may. ops: their provider. */
-enum offer_ends run_nodes_end(const struct run *run, const struct provider_ops *ops);
+/* Who ends the nodes that exist at their deadline: of several, the one that can be relied on least. A node ends itself
+ * where the cloud shows that it may. ENDS_BY_PROVIDER: there is no node. */
+enum offer_ends run_nodes_end(const struct run *run);
 /* Sets a node back to NODE_REACHING (validate, a changed spec, after a crash) and saves it. */
 int run_node_restart(struct run_node *n, struct gp_error *err);
 /* Writes its record to the journal. */

@@ -7,11 +7,15 @@
 #include "base/form.h"
 #include "base/fs.h"
 
-int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct gp_error *err) {
+int stack_dir_in(const char *state_dir, const char *uid, char **ret, struct gp_error *err) {
     if (!form_uid(uid)) /* it may come from a journal that somebody else wrote */
         return gp_fail(err, GP_EENV, "'%.80s' is not a stack's uid: its folder is not touched", uid ? uid : "");
-    *ret = xasprintf("%s/stacks/%s", e->state_dir, uid);
+    *ret = xasprintf("%s/stacks/%s", state_dir, uid);
     return 0;
+}
+
+int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct gp_error *err) {
+    return stack_dir_in(e->state_dir, uid, ret, err);
 }
 
 int stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err) {

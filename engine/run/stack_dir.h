@@ -8,6 +8,8 @@
 /* STATE/stacks/UID; caller frees. An invalid uid is refused (-GP_EENV), because a path is made of it only
  * here. */
 int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct gp_error *err);
+/* The same below a state folder. */
+int stack_dir_in(const char *state_dir, const char *uid, char **ret, struct gp_error *err);
 /* Removes it. An invalid uid (from an edited journal) has no folder: success. */
 int stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err);
 

@@ -8,6 +8,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
+#include "engine/stack/deadline.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
@@ -63,22 +64,12 @@ int claim_same_machines(struct run *run, struct gp_error *err) {
                    run->stack.name, refused->key, text.s, run->stack.name);
 }
 
-/* The first provider of the stack's resources that cannot move a deadline; NULL: all can. */
-static const struct provider_ops *cannot_move(const struct run *run) {
-    for (int i = 0; i < run->n_nodes; i++) {
-        const struct provider_ops *ops = run->nodes[i].exists ? provider_find(run->nodes[i].res.provider) : NULL;
-        if (ops != NULL && !ops->spec->moves_deadline) return ops;
-    }
-    for (size_t i = 0; i < run->others.list.len; i++) {
-        const struct provider_ops *ops = provider_find(run->others.list.items[i].provider);
-        if (ops != NULL && !ops->spec->moves_deadline) return ops;
-    }
-    return NULL;
-}
-
-static bool deadline_changed(const struct run *run) {
+/* ttl_only: without the limits that leave the deadline where it is. */
+static bool deadline_changed(const struct run *run, bool ttl_only) {
     for (size_t i = 0; i < run->changes.list.len; i++)
-        if (run->changes.list.items[i].effect == SPEC_DEADLINE) return true;
+        if (run->changes.list.items[i].effect == SPEC_DEADLINE &&
+            (!ttl_only || str_eq(run->changes.list.items[i].key, "limits.ttl")))
+            return true;
     if (run->changes.list.len > 0 || str_eq(run->stack.spec_hash, run->spec->hash)) return false;
     /* the journal does not have the earlier spec: its ttl follows from the times of the stack */
     const struct stack *s = &run->stack;
@@ -90,10 +81,10 @@ static bool deadline_changed(const struct run *run) {
 static int new_deadline(struct run *run, struct gp_error *err) {
     char old[40], now[40], ttl[32];
     run->moved_expires_s = 0;
-    if (!deadline_changed(run)) return 0;
+    if (!deadline_changed(run, false)) return 0;
     int64_t from_s = run->stack.created_s > 0 ? run->stack.created_s : cloud_now_s(run);
-    int64_t expires_s = from_s + run->spec->ttl_ms / 1000;
-    const struct provider_ops *fixed = cannot_move(run);
+    int64_t expires_s = deadline_changed(run, true) ? from_s + run->spec->ttl_ms / 1000 : run->stack.expires_s;
+    const struct provider_ops *fixed = deadline_cannot_move(run);
     time_format_utc(old, sizeof old, run->stack.expires_s);
     time_format_utc(now, sizeof now, expires_s);
     duration_format(ttl, sizeof ttl, run->spec->ttl_ms);
@@ -115,8 +106,44 @@ static int new_deadline(struct run *run, struct gp_error *err) {
     return 0;
 }
 
+/* A stack with machines stays in the unit that its tags name, and in no other. */
+static int check_unit(const struct run *run, struct gp_error *err) {
+    const char *wanted = run->e->opts.unit, *has = run->stack.unit;
+    if (wanted == NULL || has == NULL || has[0] == '\0' || str_eq(wanted, has)) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "'%s' belongs to the unit '%s', not to '%s': choose another name in the spec, or run 'gpuprov down "
+                   "%s' first",
+                   run->stack.name, has, wanted, run->stack.name);
+}
+
+bool claim_has_no_unit(const struct run *run, char *dst, size_t n) {
+    const char *wanted = run->e->opts.unit, *has = run->stack.unit;
+    bool tagless = run->home != NULL && run->home->ops->lent; /* hosts have no tags */
+    if (wanted == NULL || tagless || !run_any_exists(run) || (has != NULL && has[0] != '\0')) return false;
+    snprintf(dst, n,
+             "the nodes were launched outside of the unit '%s': 'up --prune' will not take them down until they were "
+             "destroyed and launched again",
+             wanted);
+    return true;
+}
+
+static int not_continued(const struct run *run, struct gp_error *err) {
+    return gp_fail(err, GP_EBUSY, "'%s' was destroyed, or its deadline has passed: nothing was launched again",
+                   run->stack.name);
+}
+
+/* Another run may have destroyed the stack since, and launched it again. */
+static int check_continued(const struct run *run, struct gp_error *err) {
+    const char *wanted = run->e->continues;
+    bool same = wanted == NULL || (str_eq(run->stack.uid, wanted) && !is_expired(run));
+    return same ? 0 : not_continued(run, err);
+}
+
 int claim_may_go_on(struct run *run, struct gp_error *err) {
-    if (!run_any_exists(run)) return 0;
+    int c = check_continued(run, err);
+    if (c != 0 || !run_any_exists(run)) return c;
+    int u = check_unit(run, err);
+    if (u != 0) return u;
     if (is_expired(run))
         return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
                        run->stack.name);
@@ -179,7 +206,9 @@ static void begin_stack(struct run *run, const char *region) {
     for (size_t i = run->spec->offers.len; i-- > 0;)
         if (strcmp(run->spec->offers.items[i].provider, run->home->ops->name) == 0) first = &run->spec->offers.items[i];
     int64_t now = cloud_now_s(run);
+    const char *unit = run->e->opts.unit != NULL ? run->e->opts.unit : run->stack.unit;
     struct stack s = {.owner = xstrdup(run->owner),
+                      .unit = xstrdup(unit),
                       .name = xstrdup(run->spec->name),
                       .spec_hash = xstrdup(run->spec->hash),
                       .provider = xstrdup(run->home->ops->name),
@@ -210,7 +239,9 @@ static int apply_to_machines(struct run *run, struct gp_error *err) {
         for (size_t k = 0; run->nodes[i].exists && k < known.list.len; k++)
             if (strcmp(known.list.items[k].id, run->nodes[i].res.id) == 0)
                 run->nodes[i].res.ends_itself = known.list.items[k].ends_itself;
+    if (r == 0 && run->moved_expires_s != 0) r = deadline_tag(run, err);
     if (r != 0 || run->moved_expires_s == 0) return r;
+    run->stack.moving_s = 0; /* the journal follows */
     time_format_utc(when, sizeof when, run->stack.expires_s);
     run_event(run, -1, NODE_PLANNED, EVENT_INFO, "ttl", "the deadline is %s now", when);
     return 0;
@@ -231,11 +262,19 @@ int claim_take(struct run *run, struct gp_error *err) {
     GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
     GP_AUTO_FREE char *region = xstrdup(before != NULL ? run->stack.region : NULL);
     bool known = before != NULL && (!home->ops->unique_claim || is_listed(run));
+    int64_t created_s = run->stack.created_s, expires_s = run->stack.expires_s;
+    bool continued = run->e->continues != NULL;
+    if (continued && !known) return not_continued(run, err);
     begin_stack(run, region); /* without machines the spec decides, not a claim */
+    if (continued) {
+        run->stack.created_s = created_s;
+        run->stack.expires_s = expires_s;
+    }
     if (known) run->stack.uid = xstrdup(before);
     struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
     int r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
+    if (continued && !str_eq(before, run->stack.uid)) return not_continued(run, err);
     if (home->ops->unique_claim) r = is_anothers(run, &run->shares_claim, err);
     if (r == 0 && before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
     if (r == 0 && is_expired(run))

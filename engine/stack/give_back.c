@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Destroys the launched part of a gang that cannot be completed, so that it costs nothing. Runs in the verb's thread,
- * under the stack's lock. */
+/* Destroys nodes of a gang: the launched part of one that cannot be completed, so that it costs nothing, or nodes that
+ * a job cannot use any more. Runs in the verb's thread, under the stack's lock. */
 #include "base/gp_base.h"
 
 #include "engine/stack/give_back.h"
@@ -18,10 +18,9 @@ static void still_there(const struct run *run, const int *slots, size_t n, struc
         if (slots[i] < run->n_nodes && run->nodes[slots[i]].exists) vec_push(&ret->list, run->nodes[slots[i]].res);
 }
 
-int give_back(struct run *run, const int *slots, size_t n, struct gp_error *err) {
+int give_back(struct run *run, const int *slots, size_t n, const char *which, struct gp_error *err) {
     int64_t deadline = clock_deadline(run->end_ms);
-    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "create",
-              "%zu node%s of a gang that cannot be completed there %s destroyed", n, n == 1 ? "" : "s",
+    run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "create", "%zu node%s %s %s destroyed", n, n == 1 ? "" : "s", which,
               n == 1 ? "is" : "are");
     for (;;) {
         struct resource_list left = {0};

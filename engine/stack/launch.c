@@ -198,6 +198,8 @@ static int render_user_data(struct launch *l, const struct provider *p, const st
     struct deadline_req end = {.uid = run->stack.uid,
                                .expires_s = run->stack.expires_s,
                                .ttl_s = time_left_s(run, p),
+                               .idle_s = run->spec->idle_ms / 1000,
+                               .controller_s = run->spec->controller_ms / 1000,
                                .end_script = p->ops->end_script};
     struct cloud_init_req req = {.login_pubkey = run->login.pubkey,
                                  .host_key_private = secret_reveal(&l->host_key),
@@ -249,6 +251,14 @@ static int check_alone(const struct run *run, const struct provider *p, struct g
                    run->stack.name);
 }
 
+/* limits.max_cost may give each offer's nodes another deadline, as long as there are none. */
+static int set_deadline(struct run *run, const struct offer *o, struct gp_error *err) {
+    if (o->ttl_ms == 0 || run_any_exists(run)) return 0;
+    int64_t from_s = run->stack.created_s > 0 ? run->stack.created_s : run_cloud_s(run, o->provider);
+    run->stack.expires_s = from_s + o->ttl_ms / 1000;
+    return journal_stack_put(run->e->journal, &run->stack, NULL, err);
+}
+
 static int try_offer(struct launch *l, const struct offer *o, int first, int count, struct gp_error *err) {
     struct run *run = l->run;
     struct provider *p = NULL;
@@ -256,6 +266,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     str_add(&user_data, "");
     int r = run_provider(run, o->provider, &p, err);
     if (r == 0) r = claim_there_too(run, p, o, err); /* its replies have the cloud's time */
+    if (r == 0) r = set_deadline(run, o, err);
     if (r == 0) r = check_time(run, p, err);
     if (r == 0) r = check_alone(run, p, err);
     if (r == 0 && p->ops->user_data && l->host_key_public == NULL)
@@ -404,7 +415,9 @@ int launch_missing(struct run *run, const struct offer_list *offers, struct gp_e
         for (int s = 0; s < wanted; s++)
             if (run->nodes[s].exists && !before[s]) made[n++] = s;
         bool part = r != 0 && l.nowhere && n > 0;
-        if (part) r = give_back(run, made, n, err); /* then the whole gang may fit elsewhere */
+        if (part)
+            r = give_back(run, made, n, "of a gang that cannot be completed there",
+                          err); /* then the whole gang may fit elsewhere */
         if (part && r == 0) continue;
         if (!part && r != 0 && err != NULL) *err = why;
         break;

@@ -13,6 +13,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/stack/deadline.h"
 
 #define LAG_MAX_AGE_S 600 /* an older machine is listed, or gone */
 
@@ -85,6 +86,17 @@ static int take_identity(struct run *run, const struct resource_list *seen, stru
     int r = ending_wrote(run, journal_stack_put(run->e->journal, &run->stack, NULL, &why), &why);
     if (r != 0 && err != NULL) *err = why;
     return r;
+}
+
+/* The unit of the stack is in its tags only: that of its claim, else of any resource. */
+static void take_unit(struct run *run, const struct resource_list *seen) {
+    const struct resource *from = NULL;
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        if (r->state == RES_GONE || r->unit[0] == '\0' || !str_eq(r->uid, run->stack.uid)) continue;
+        if (from == NULL || (r->claim && !from->claim)) from = r;
+    }
+    if (from != NULL) resource_set(&run->stack.unit, from->unit);
 }
 
 /* Of two machines for one slot the first by id stays, independent of the journal, so that both sides of a race choose
@@ -162,6 +174,7 @@ static int record(struct run *run, const struct resource_list *seen, struct find
     struct gp_error why = {0};
     int r = take_identity(run, seen, found, err);
     if (r != 0) return r;
+    take_unit(run, seen);
     resource_list_clear(&run->others);
     for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
     for (size_t i = 0; r == 0 && i < seen->list.len; i++) {
@@ -173,6 +186,7 @@ static int record(struct run *run, const struct resource_list *seen, struct find
         run->nodes[i].rec.slot = i;
         r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);
     }
+    if (r == 0 && found->ended_uid == NULL) r = ending_wrote(run, deadline_from_tags(run, &why), &why);
     if (r != 0 && err != NULL) *err = why;
     return r == 0 ? sum_up(run, found, err) : r;
 }

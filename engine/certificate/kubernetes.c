@@ -4,7 +4,7 @@
  * node: taints and cordons are left to controllers that watch conditions. Runs in the verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/kubernetes.h"
+#include "engine/certificate/kubernetes.h"
 
 #include "base/form.h"
 #include "base/fs.h"

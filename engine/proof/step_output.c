@@ -2,7 +2,7 @@
 /* Keeps, reads and shortens the outputs of failed steps. The text was cleaned when it was read from the node. */
 #include "base/gp_base.h"
 
-#include "engine/run/step_output.h"
+#include "engine/proof/step_output.h"
 
 #include "base/fs.h"
 #include "engine/run/stack_dir.h"

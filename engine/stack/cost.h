@@ -24,4 +24,10 @@ int cost_check(const struct run *run, size_t first, int missing, struct offer_li
 /* Adds a note for nodes that run and exceed the limits: limits forbid only launches. */
 void cost_notes(const struct run *run, struct strv *notes);
 
+/* How long `missing` nodes at this price may live by limits.max_cost: whole minutes, 10 at least. 0: limits.ttl
+ * decides, because the spec has one or nodes exist. */
+int64_t cost_ttl_ms(const struct run *run, int missing, double price);
+/* A warning once 80 % of limits.max_cost are spent, else NULL. Caller frees. */
+char *cost_near_limit(const struct run *run);
+
 #endif

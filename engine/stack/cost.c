@@ -2,20 +2,26 @@
 /* The price of a stack, its cost until its deadline, and the limits of the spec on both. The verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/cost.h"
+#include "engine/stack/cost.h"
 
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/zero_price.h"
 
 #define SHOWN 3 /* reasons in one message */
 #define MICRO 1e6
+#define SHORTEST_MS (10 * 60 * 1000) /* an offer whose nodes could live no longer is not worth its boot */
+#define NEAR 0.8
 
 void cost_drop_zero(const struct provider_ops *ops, struct offer_list *l) {
     for (size_t i = 0; ops->billed && i < l->list.len; i++)
         if (!(l->list.items[i].price_usd_per_h > 0)) l->list.items[i].price_usd_per_h = -1;
 }
+
+/* The stack's deadline holds, and what it has cost counts. */
+static bool goes_on(const struct run *run) { return run_any_exists(run) || run->e->continues != NULL; }
 
 static bool counts(const struct run *run, int slot) { return run->nodes[slot].exists && slot < run->spec->nodes; }
 
@@ -37,7 +43,7 @@ static double machines_usd(const struct run *run, bool gone_only) {
     if (run->stack.uid == NULL || journal_resources(run->e->journal, run->stack.uid, &all, NULL) != 0) return -1;
     for (size_t i = 0; i < all.list.len; i++) {
         struct resource *r = &all.list.items[i];
-        look_drop_zero_price(r);
+        zero_price_drop(r);
         if (!resource_is_machine(r) || (gone_only && r->state != RES_GONE)) continue;
         if (r->price_usd_per_h < 0) return -1;
         usd += machine_usd(run, r);
@@ -47,10 +53,19 @@ static double machines_usd(const struct run *run, bool gone_only) {
 
 double cost_so_far(const struct run *run) { return machines_usd(run, false); }
 
+int64_t cost_ttl_ms(const struct run *run, int missing, double price) {
+    const struct spec *s = run->spec;
+    if (!s->ttl_is_default || s->max_cost == 0 || price <= 0 || missing == 0 || goes_on(run)) return 0;
+    double allowed_ms = (double)s->max_cost / MICRO / (price * missing) * 3600e3;
+    if (allowed_ms >= (double)s->ttl_ms) return s->ttl_ms;
+    return GP_MAX((int64_t)allowed_ms / 60000 * 60000, (int64_t)SHORTEST_MS);
+}
+
 struct cost cost_of(const struct run *run, int missing, double price) {
     struct cost c = {0};
-    bool known = missing == 0 || price >= 0, any = run_any_exists(run);
-    double left_h = (double)run->spec->ttl_ms / 3600e3;
+    bool known = missing == 0 || price >= 0, any = goes_on(run);
+    int64_t own_ms = cost_ttl_ms(run, missing, price);
+    double left_h = (double)(own_ms != 0 ? own_ms : run->spec->ttl_ms) / 3600e3;
     if (any) left_h = (double)GP_MAX(deadline_s(run) - run_cloud_s(run, run->stack.provider), (int64_t)0) / 3600;
     if (missing > 0) {
         c.usd_per_h = price * missing;
@@ -116,6 +131,16 @@ int cost_check(const struct run *run, size_t first, int missing, struct offer_li
     why.scope = GP_SCOPE_OFFER;
     if (err != NULL) *err = why;
     return r;
+}
+
+char *cost_near_limit(const struct run *run) {
+    char limit[48];
+    double usd = run->spec != NULL && run->spec->max_cost > 0 ? cost_so_far(run) : -1;
+    if (usd < 0 || usd * MICRO < NEAR * (double)run->spec->max_cost) return NULL;
+    spec_money_text(limit, sizeof limit, run->spec->max_cost, "USD");
+    return xasprintf("%.2f USD are spent, %.0f %% of limits.max_cost %s: 'gpuprov down %s' ends the nodes before their "
+                     "deadline",
+                     usd, usd * MICRO / (double)run->spec->max_cost * 100, limit, run->stack.name);
 }
 
 void cost_notes(const struct run *run, struct strv *notes) {

@@ -3,7 +3,7 @@
  * with an empty journal can list and destroy the stack of another machine. */
 #include "base/gp_base.h"
 
-#include "engine/run/open_known.h"
+#include "engine/stack/open_known.h"
 
 #include "engine/run/ending.h"
 #include "engine/run/look.h"

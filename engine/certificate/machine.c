@@ -2,7 +2,7 @@
 /* Reads this machine's boot id, NVIDIA driver and GPUs from the kernel. Loads no NVIDIA library. */
 #include "base/gp_base.h"
 
-#include "engine/machine.h"
+#include "engine/certificate/machine.h"
 
 #include <ctype.h>
 #include <dirent.h>

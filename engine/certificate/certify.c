@@ -2,7 +2,7 @@
 /* Writes certificates and their signing keys: one key per stack, and one for validations without a stack. */
 #include "base/gp_base.h"
 
-#include "engine/certify.h"
+#include "engine/certificate/certify.h"
 
 #include "base/form.h"
 #include "base/fs.h"

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs run and exec: a job from its definition to its end. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/job/job_recover.h"
+
+#include "engine/run/lock.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_provider.h"
+
+#define OTHER_MS 500 /* between two tries to take over from another gpuprov */
+
+/* What `run` knows beyond a session. */
+struct whole {
+    struct job_session s;
+    const struct spec *spec;
+    int (*approve)(void *ctx, const struct plan *plan, struct gp_error *err); /* the verb's own */
+    void *approve_ctx;
+    char uid[17];           /* of the stack that `up` continues; "": any */
+    struct gp_error unseen; /* why the last look_first could not see whether the job is there; GP_OK: it could */
+    bool seen;              /* the log of the job that was found was printed already */
+    bool ours;              /* the stack is this run's to destroy: its plan was approved, or its job was found */
+};
+
+static void stage(const struct job_session *s, enum job_stage stage) {
+    if (s->opts->stage != NULL) s->opts->stage(s->opts->ctx, stage);
+}
+
+static void say(const struct job_session *s, enum event_status status, const char *text) {
+    if (s->run != NULL) run_event(s->run, -1, NODE_READY, status, "job", "%s", text);
+    else event_emit(&s->e->sink, -1, NODE_READY, status, "job", "%s", text);
+}
+
+/* --- up --- */
+
+static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
+    struct whole *w = ctx;
+    int r = w->approve != NULL ? w->approve(w->approve_ctx, plan, err) : 0;
+    w->ours = r == 0;
+    return r;
+}
+
+static int get_nodes(struct whole *w, struct gp_error *err) {
+    struct engine *e = w->s.e;
+    bool first = w->uid[0] == '\0';
+    w->approve = e->approve;
+    w->approve_ctx = e->approve_ctx;
+    e->approve = first ? approve : NULL; /* launches within the limits of a spec that was approved are too */
+    e->approve_ctx = w;
+    e->continues = first ? NULL : w->uid;
+    up_result_clear(&w->s.ret->up);
+    int r = engine_up(e, w->spec, &w->s.ret->up, err);
+    e->continues = NULL;
+    e->approve = w->approve;
+    e->approve_ctx = w->approve_ctx;
+    return r;
+}
+
+/* --- a job that is there already --- */
+
+/* Destroying the nodes would destroy the results. Their deadline still holds. */
+static void say_left(struct whole *w) {
+    GP_AUTO_FREE char *text =
+        xasprintf("the nodes stay until their deadline, because they have outputs that are not here: the same 'gpuprov "
+                  "run' fetches them, 'gpuprov down %s' destroys them",
+                  w->spec->name);
+    say(&w->s, EVENT_FAIL, text);
+    w->ours = false;
+}
+
+static bool all_ready(const struct job_session *s) {
+    for (size_t i = 0; i < s->all.len; i++) {
+        const struct job_node *j = &s->all.items[i];
+        if (j->n->rec.phase != NODE_READY || j->n->rc != 0 || !str_eq(j->look.boot, j->n->rec.boot_id)) return false;
+    }
+    return true;
+}
+
+/* On some nodes only: the gpuprov that started it was killed meanwhile. */
+static bool is_partial(const struct job_session *s) {
+    for (size_t i = 0; i < s->all.len; i++) {
+        bool used = i == 0 || !s->def.rank0;
+        if (used && strcmp(s->all.items[i].state.id, s->found.id) != 0) return true;
+    }
+    return false;
+}
+
+/* It has failed where it is, and cannot go on elsewhere. */
+static bool is_dead(const struct job_session *s) {
+    for (size_t i = 0; i < s->all.len; i++) {
+        const struct job_state *st = &s->all.items[i].state;
+        bool its = strcmp(st->id, s->found.id) == 0;
+        if (its && st->phase == JOB_ENDED && !job_state_ok(st)) return !s->found.running;
+    }
+    return false;
+}
+
+/* Ends a job that is on some nodes only, and gives its broken nodes back, so that `up` and a new job follow. */
+static int settle(struct whole *w, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    struct gp_error why = {0};
+    bool left = false;
+    char uid[17];
+    w->ours = true; /* as a job that is found on all nodes */
+    say(s, EVENT_WARN, "a job that is on some nodes only is stopped: it is started again");
+    for (size_t i = 0; i < s->all.len; i++) s->all.items[i].used = i == 0 || !s->def.rank0;
+    if (s->found.running) job_session_stop(s, "it was not started on every node");
+    int r = job_session_fetch(s, &left, &why);
+    if (left) {
+        say_left(w);
+        if (err != NULL) *err = why;
+        return r;
+    }
+    r = job_recover_give_back(s, uid, err);
+    if (r == 0 && uid[0] == '\0' && job_recover_is_needed(s))
+        return gp_fail(err, GP_EJOB, "'%s': the job failed because of a node, which was not replaced", w->spec->name);
+    if (r == 0) job_mark_collected(&s->all, s->ret->id);
+    return r;
+}
+
+/* Looks for the job of this definition before `up`: a validation would disturb it. *ret_found: it is there, and the
+ * session is open. Trouble here is not an error, because `up` meets it too, and names it. */
+static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    struct gp_error why = {0};
+    int r = job_session_open(s, NULL, w->spec, false, &why);
+    if (r == 0 && (int)s->all.len == w->spec->nodes) r = job_session_find(s, s->def.key, &why);
+    bool found = r == 0 && s->found.id[0] != '\0';
+    if (r == 0 && !found) (void)job_nodes_missing(&s->all, &why);
+    w->unseen = r == -GP_ENOTFOUND || found ? (struct gp_error){0} : why;
+    if (found && s->guard != NULL && !s->found.ended && is_partial(s) && (!all_ready(s) || is_dead(s))) {
+        int b = settle(w, err);
+        if (b != 0) return b;
+        found = false;
+    }
+    *ret_found = found;
+    if (found) return 0;
+    job_session_close(s);
+    s->found = (struct job_found){0};
+    s->ret->id[0] = s->ret->key[0] = '\0';
+    s->ret->stopped = false;
+    job_outcome_clear(&s->ret->outcome);
+    if (r != -GP_EBUSY && r != -GP_ECANCELLED) return 0;
+    if (err != NULL) *err = why;
+    return r;
+}
+
+/* --- the job --- */
+
+/* From a started job to its outcome. After cancellation it is stopped, and the rest is done nevertheless.
+ * *ret_left: outputs could not be fetched, which the nodes still have. ret_uid: for job_recover_give_back after a
+ * failure; NULL: nothing is launched again. */
+static int drive(struct job_session *s, bool *ret_left, char ret_uid[17], struct gp_error *err) {
+    int r = job_session_follow(s, true, err);
+    if (r == -GP_ECANCELLED) {
+        engine_go_on(s->e);
+        job_session_stop(s, "gpuprov was interrupted");
+    }
+    struct gp_error why = {0};
+    int v = job_session_verdict(s, &why);
+    struct gp_error files = {0};
+    size_t from = s->ret->fetched.len;
+    int c = job_session_fetch(s, ret_left, &files);
+    if (r == 0 && v != 0 && !*ret_left && ret_uid != NULL) {
+        int b = job_recover_give_back(s, ret_uid, err);
+        if (b != 0 || ret_uid[0] != '\0') return b;
+    }
+    if (r == 0 && v == 0 && c == 0) {
+        c = job_session_whole(s, from, &files);
+        *ret_left = c != 0;
+        if (c != 0 && ret_uid == NULL) job_mark_collected(&s->all, s->ret->id); /* exec: the next one is a new job */
+    }
+    if (c == 0) job_mark_collected(&s->all, s->ret->id);
+    if (r == 0 && v != 0) {
+        r = v;
+        if (err != NULL) *err = why;
+    } else if (r == 0 && c != 0) {
+        r = c;
+        if (err != NULL) *err = files;
+    } else if (c != 0) {
+        say(s, EVENT_FAIL, files.msg);
+    }
+    return r;
+}
+
+static void say_detached(const struct job_session *s) {
+    const char *name = s->run->stack.name;
+    run_event(s->run, -1, NODE_READY, EVENT_INFO, "job",
+              "job %s goes on by itself: 'gpuprov attach %s' follows it, 'gpuprov cancel %s' ends it; the nodes end at "
+              "their deadline",
+              s->ret->id, name, name);
+}
+
+/* A follower only prints: the other process on this machine fetches the outputs and destroys the nodes. */
+static int follow_other(struct job_session *s, struct gp_error *err) {
+    say(s, EVENT_INFO, "another gpuprov on this machine runs this job: only its log is printed here");
+    s->ret->attached = true;
+    int r = job_session_follow(s, false, err);
+    return r == 0 ? job_session_verdict(s, err) : r;
+}
+
+/* The nodes that were given back are launched again, and the job starts anew under another id. */
+static int begin_anew(struct whole *w, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    job_session_close(s);
+    s->found = (struct job_found){0};
+    int r = get_nodes(w, err);
+    if (r == 0) r = job_session_open(s, NULL, w->spec, true, err);
+    if (r != 0) return r;
+    s->ret->id[0] = '\0';
+    return job_session_begin(s, err);
+}
+
+static int drive_all(struct whole *w, struct gp_error *err) {
+    for (;;) {
+        bool left = false;
+        w->uid[0] = '\0';
+        const struct job_opts *usual = w->s.opts;
+        struct job_opts quiet = *usual;
+        quiet.text = NULL;
+        if (w->seen) w->s.opts = &quiet;
+        int r = drive(&w->s, &left, w->uid, err);
+        w->s.opts = usual;
+        w->seen = false;
+        if (left) say_left(w);
+        if (r != 0 || w->uid[0] == '\0') return r;
+        r = begin_anew(w, err);
+        if (r == -GP_EBUSY) w->ours = false; /* another gpuprov has destroyed the stack, or runs a job on it */
+        if (r != 0) return r;
+    }
+}
+
+/* After the job that another gpuprov drives has ended: waits until that one has done the rest, and takes over if it
+ * could not. After a failure it does not wait: the exit code is that of the failure. */
+static int wait_for_other(struct job_session *s, int verdict, struct gp_error *err) {
+    for (bool said = false; s->guard == NULL;) {
+        struct gp_error why = {0};
+        int r = job_session_guard(s, s->run->stack.name, &why);
+        if (r != 0) {
+            if (verdict != 0) return verdict;
+            if (err != NULL) *err = why;
+            return r;
+        }
+        if (s->guard != NULL) break;
+        if (!said)
+            say(s, EVENT_INFO,
+                "the other gpuprov fetches the outputs and destroys the nodes: 'gpuprov run' takes over "
+                "if it does not");
+        said = true;
+        if (verdict != 0) return verdict;
+        r = gp_sleep(OTHER_MS, &s->e->cancel, err);
+        if (r != 0) return r;
+    }
+    return verdict;
+}
+
+/* Another gpuprov drives the job: follows it. *ret_over: r is the result. Else that one is gone and has left the job to
+ * this one, which holds the guard, and *ret_found is that of look_first. */
+static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    struct gp_error first = {0};
+    char id[17], key[65];
+    int v = follow_other(s, &first);
+    *ret_over = true;
+    if (v != -GP_ECANCELLED) v = wait_for_other(s, v, &first);
+    if (s->guard == NULL || v == -GP_ECANCELLED) {
+        if (v != 0 && err != NULL) *err = first;
+        return v;
+    }
+    struct job_outcome done = s->ret->outcome;
+    s->ret->outcome = (struct job_outcome){.failed = -1};
+    memcpy(id, s->ret->id, sizeof id);
+    memcpy(key, s->ret->key, sizeof key);
+    job_session_close(s);
+    s->found = (struct job_found){0};
+    int r = look_first(w, ret_found, err);
+    if (r == 0 && !*ret_found) { /* all is done */
+        memcpy(s->ret->id, id, sizeof id);
+        memcpy(s->ret->key, key, sizeof key);
+        job_outcome_clear(&s->ret->outcome);
+        s->ret->outcome = done;
+        if (v == 0 && w->unseen.code != GP_OK)
+            return gp_fail(err, w->unseen.code,
+                           "'%s': the other gpuprov has ended, and whether its outputs were fetched is not known: "
+                           "repeat 'gpuprov run': %.250s",
+                           w->spec->name, w->unseen.msg);
+        if (v != 0 && err != NULL) *err = first;
+        return v;
+    }
+    job_outcome_clear(&done);
+    if (r != 0) return r;
+    *ret_over = false;
+    w->seen = strcmp(s->found.id, id) == 0;
+    say(s, EVENT_WARN, "the other gpuprov has ended without its outputs: this one goes on");
+    return 0;
+}
+
+static int run_job(struct whole *w, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    bool found = false, over = false;
+    int r = look_first(w, &found, err);
+    if (r == 0 && s->guard == NULL && found) {
+        r = follow_then(w, &over, &found, err);
+        if (over) return r;
+    }
+    if (r != 0) return r;
+    if (s->guard == NULL)
+        return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
+                       w->spec->name);
+    w->ours = found;
+    if (!found) r = get_nodes(w, err);
+    if (r == 0 && !found) r = job_session_open(s, NULL, w->spec, true, err);
+    if (r == 0) r = job_session_begin(s, err);
+    if (r == -GP_EBUSY) w->ours = false; /* another machine was faster */
+    if (r != 0) return r;
+    if (!s->opts->detach) return drive_all(w, err);
+    say_detached(s);
+    s->ret->running = true;
+    w->ours = false;
+    return 0;
+}
+
+/* --- the end --- */
+
+/* Keeps the nodes after a failure, at most until their deadline, which ends them too. Ctrl-C ends the wait. */
+static void keep(struct whole *w) {
+    const struct job_session *s = &w->s;
+    int64_t ms = s->opts->keep_ms > 0 ? s->opts->keep_ms : w->spec->job.keep_ms;
+    struct gp_error ignored = {0};
+    char time[32], when[32];
+    if (ms <= 0) return;
+    const struct run *run = s->run;
+    int64_t ends_s = run != NULL ? run->stack.expires_s : s->ret->up.view.stack.expires_s;
+    int64_t left_ms = ends_s > 0 ? GP_MAX((ends_s - clock_wall_s()) * 1000, (int64_t)0) : ms;
+    ms = GP_MIN(ms, left_ms);
+    duration_format(time, sizeof time, ms);
+    time_format_utc(when, sizeof when, clock_wall_s() + ms / 1000);
+    GP_AUTO_FREE char *text = xasprintf("the nodes stay for %s, until %s ('gpuprov ssh %s'); Ctrl-C destroys them now",
+                                        time, when, w->spec->name);
+    say(s, EVENT_WARN, text);
+    if (gp_sleep(ms, &s->e->cancel, &ignored) != 0) engine_go_on(s->e);
+}
+
+/* `up` left something that may be billed, and `down` has shown that nothing is left of it. */
+static int settled(bool cancelled, struct gp_error *err) {
+    struct gp_error why = {0};
+    if (err != NULL) why = *err;
+    if (err != NULL) gp_error_clear(err);
+    if (cancelled) return gp_fail(err, GP_ECANCELLED, "cancelled during the launch: nothing is left of it");
+    return gp_fail(err, GP_EREACH, "the launch failed, and nothing is left of it: %.300s", why.msg);
+}
+
+/* Of the stack that this run launched or found; NULL: it has none. Borrowed. */
+static const char *own_uid(const struct whole *w) {
+    const struct job_session *s = &w->s;
+    if (w->uid[0] != '\0') return w->uid;
+    return s->run != NULL && s->run->stack.uid != NULL ? s->run->stack.uid : s->ret->up.view.stack.uid;
+}
+
+static int destroy(struct whole *w, int r, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    struct gp_error why = {0};
+    const char *own = own_uid(w);
+    GP_AUTO_FREE char *uid = own != NULL ? xstrdup(own) : NULL;
+    struct down_req req = {.spec = w->spec, .yes = true, .uid = uid};
+    bool cancelled = r == -GP_ECANCELLED || gp_cancelled(&s->e->cancel);
+    if (gp_cancelled(&s->e->cancel)) engine_go_on(s->e);
+    job_session_close(s);
+    int d = engine_down(s->e, &req, &s->ret->down, &why);
+    s->ret->destroyed = true;
+    if (d == 0 && (r == -GP_EUNKNOWN || r == -GP_EBILLED)) return settled(cancelled, err);
+    if (d == 0) return r;
+    if (r == 0 || gp_exit_worst(gp_exit_code((enum gp_code) - d), gp_exit_code((enum gp_code) - r)) ==
+                      gp_exit_code((enum gp_code) - d)) {
+        if (r != 0 && err != NULL) event_emit(&s->e->sink, -1, NODE_FAILED, EVENT_FAIL, "job", "%s", err->msg);
+        if (err != NULL) *err = why;
+        return d;
+    }
+    event_emit(&s->e->sink, -1, NODE_FAILED, EVENT_FAIL, "down", "%s", why.msg);
+    return r;
+}
+
+int engine_run(struct engine *e, const struct spec *spec, const struct job_opts *opts, struct job_result *ret,
+               struct gp_error *err) {
+    struct whole w = {.s = {.e = e, .opts = opts, .ret = ret}, .spec = spec};
+    ret->outcome.failed = -1;
+    int r = job_def_make(spec, opts->cmd, opts->n_cmd, &w.s.def, err);
+    if (r == 0) r = job_session_guard(&w.s, spec->name, err);
+    if (r == 0) r = run_job(&w, err);
+    stage(&w.s, JOB_STAGE_END);
+    if (r != 0 && w.s.run != NULL && err != NULL) run_event_end(w.s.run, err);
+    bool failed = r != 0 && r != -GP_ECANCELLED;
+    if (w.ours && !opts->no_down && failed) keep(&w);
+    if (w.ours && !opts->no_down) r = destroy(&w, r, err);
+    job_session_clear(&w.s);
+    return r;
+}
+
+/* --- exec --- */
+
+static int exec_job(struct job_session *s, const char *name, const struct spec *spec, struct gp_error *err) {
+    int r = job_session_guard(s, spec != NULL ? spec->name : name, err);
+    if (r == 0) r = job_session_open(s, name, spec, s->guard != NULL, err);
+    if (r == 0 && s->run->spec == NULL)
+        r = gp_fail(err, GP_EUSAGE,
+                    "the spec of '%s' is not in this machine's journal: give the spec file instead of "
+                    "the name",
+                    s->run->stack.name);
+    if (r == 0) r = job_def_make(s->run->spec, s->opts->cmd, s->opts->n_cmd, &s->def, err);
+    if (r == 0) r = job_session_find(s, s->def.key, err);
+    if (r != 0) return r;
+    if (s->guard == NULL && s->found.id[0] != '\0') return follow_other(s, err);
+    if (s->guard == NULL)
+        return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
+                       s->run->stack.name);
+    r = job_session_begin(s, err);
+    run_unlock(s->run);
+    if (r != 0) return r;
+    bool left = false;
+    if (!s->opts->detach) {
+        r = drive(s, &left, NULL, err);
+        job_recover_note(s);
+        return r;
+    }
+    say_detached(s);
+    s->ret->running = true;
+    return 0;
+}
+
+int engine_exec(struct engine *e, const char *name, const struct spec *spec, const struct job_opts *opts,
+                struct job_result *ret, struct gp_error *err) {
+    struct job_session s = {.e = e, .opts = opts, .ret = ret};
+    ret->outcome.failed = -1;
+    int r = exec_job(&s, name, spec, err);
+    stage(&s, JOB_STAGE_END);
+    if (r != 0 && s.run != NULL && err != NULL) run_event_end(s.run, err);
+    job_session_clear(&s);
+    return r;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call of a verb on the job of a stack. The verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/job/job_session.h"
+
+#include "engine/job/job_files.h"
+#include "engine/run/lock.h"
+#include "engine/run/run_event.h"
+#include "engine/stack/adopt.h"
+#include "engine/stack/open_known.h"
+#include "engine/stack/reconcile.h"
+
+#define CONNECT_MS 30000
+#define STOPPED_AWAY_MS 20000 /* a node that does not answer after a stop is not waited for */
+
+void job_result_clear(struct job_result *r) {
+    for (size_t i = 0; i < r->fetched.len; i++) {
+        free(r->fetched.items[i].path);
+        free(r->fetched.items[i].to);
+        free(r->fetched.items[i].error);
+        strv_clear(&r->fetched.items[i].notes);
+    }
+    vec_free(&r->fetched);
+    vec_free(&r->health);
+    vec_free(&r->replaced);
+    job_outcome_clear(&r->outcome);
+    up_result_clear(&r->up);
+    down_result_clear(&r->down);
+    *r = (struct job_result){0};
+}
+
+void job_session_close(struct job_session *s) {
+    job_nodes_clear(&s->all);
+    run_close(s->run);
+    s->run = NULL;
+}
+
+void job_session_clear(struct job_session *s) {
+    job_session_close(s);
+    job_def_clear(&s->def);
+    run_close(s->guard);
+    s->guard = NULL;
+}
+
+/* A lock of its own, because that of the stack is free while the job runs: `down` and `cancel` must not wait for it. */
+int job_session_guard(struct job_session *s, const char *stack, struct gp_error *err) {
+    struct run *guard = NULL;
+    struct gp_error why = {0};
+    int64_t usual = s->e->opts.lock_timeout_ms;
+    int r = run_open(s->e, NULL, NULL, &guard, err);
+    if (r != 0) return r;
+    guard->stack.name = xasprintf("job of %s", stack);
+    s->e->opts.lock_timeout_ms = -1;
+    r = run_lock(guard, &why);
+    s->e->opts.lock_timeout_ms = usual;
+    if (r == 0) {
+        s->guard = guard;
+        return 0;
+    }
+    run_close(guard);
+    if (r == -GP_EBUSY) return 0;
+    if (err != NULL) *err = why;
+    return r;
+}
+
+int job_session_open(struct job_session *s, const char *name, const struct spec *spec, bool locked,
+                     struct gp_error *err) {
+    int r = run_open_known(s->e, spec, name, &s->run, err);
+    if (r == 0 && locked) r = adopt_existing(s->run, err);
+    if (r == 0 && !locked) r = reconcile(s->run, NULL, err);
+    if (r == 0 && s->run->stack.uid == NULL)
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s': 'gpuprov status' lists the stacks", s->run->stack.name);
+    if (r == 0) r = job_nodes_open(s->run, CONNECT_MS, &s->all, err);
+    if (r == 0) r = job_nodes_look(&s->all, err);
+    struct job_found ignored;
+    if (r == 0 && s->def.spec != NULL) r = job_find(&s->all, s->def.key, &ignored, err);
+    return r;
+}
+
+int job_session_find(struct job_session *s, const char *key, struct gp_error *err) {
+    int r = job_find(&s->all, key, &s->found, err);
+    if (r != 0) return r;
+    memcpy(s->ret->id, s->found.id, sizeof s->ret->id);
+    for (size_t i = 0; i < s->all.len; i++)
+        if (strcmp(s->all.items[i].state.id, s->ret->id) == 0)
+            str_put(s->ret->key, sizeof s->ret->key, s->all.items[i].state.key);
+    return 0;
+}
+
+/* Which nodes run the job: by its definition, or where this verb has none, those that have it. */
+static void choose_nodes(struct job_session *s) {
+    for (size_t i = 0; i < s->all.len; i++) {
+        struct job_node *j = &s->all.items[i];
+        if (s->def.spec != NULL) j->used = i == 0 || !s->def.rank0;
+        else j->used = s->ret->id[0] == '\0' || strcmp(j->state.id, s->ret->id) == 0 || j->n->rc != 0;
+    }
+}
+
+/* The nodes that the definition uses and that lack the job which was found on others. */
+static bool lacks_any(const struct job_session *s) {
+    for (size_t i = 0; i < s->all.len; i++)
+        if (s->all.items[i].used && strcmp(s->all.items[i].state.id, s->found.id) != 0) return true;
+    return false;
+}
+
+int job_session_begin(struct job_session *s, struct gp_error *err) {
+    struct run *run = s->run;
+    choose_nodes(s);
+    str_put(s->ret->key, sizeof s->ret->key, s->def.key);
+    s->ret->attached = s->found.id[0] != '\0';
+    if (s->ret->attached && (s->found.ended || !lacks_any(s))) {
+        run_event(run, -1, NODE_READY, EVENT_INFO, "job", "continues with job %s, which %s", s->found.id,
+                  s->found.ended ? "has ended: its outputs were not fetched" : "runs");
+        return 0;
+    }
+    int r = run_is_locked(run) ? 0 : run_lock(run, err);
+    if (r == 0 && run->secrets == NULL) r = run_read_secrets(run, err);
+    if (r == 0) r = job_begin_check(&s->all, err);
+    if (r == 0 && !s->ret->attached) r = job_files_send(&s->all, &s->def.spec->job, err);
+    if (r == 0) r = job_begin(&s->all, &s->def, s->ret->id, err);
+    if (r == 0)
+        run_event(run, -1, NODE_READY, EVENT_START, "job", "job %s runs on %d node%s", s->ret->id,
+                  s->def.rank0 ? 1 : (int)s->all.len, s->def.rank0 || s->all.len == 1 ? "" : "s");
+    run_unlock(run);
+    return r;
+}
+
+/* The same job may be followed twice, and then reports everything again. */
+static void keep_health(struct job_result *ret, const struct job_rank_health *h) {
+    for (size_t i = 0; i < ret->health.len; i++) {
+        const struct job_rank_health *k = &ret->health.items[i];
+        if (k->rank == h->rank && k->found.n == h->found.n && strcmp(k->id, h->id) == 0) return;
+    }
+    vec_push(&ret->health, *h);
+}
+
+static int follow(struct job_session *s, bool drive, int64_t away_ms, struct gp_error *err) {
+    struct job_follow f = {.all = &s->all,
+                           .id = s->ret->id,
+                           .def = drive && s->def.spec != NULL ? &s->def : NULL,
+                           .keep_others = !drive,
+                           .silent = s->opts->text == NULL,
+                           .away_ms = away_ms,
+                           .text = s->opts->text,
+                           .pause = s->opts->pause,
+                           .ctx = s->opts->ctx};
+    job_outcome_clear(&s->ret->outcome);
+    int r = job_follow(&f, &s->ret->outcome, err);
+    for (size_t i = 0; i < s->ret->outcome.health.len; i++) keep_health(s->ret, &s->ret->outcome.health.items[i]);
+    return r;
+}
+
+int job_session_follow(struct job_session *s, bool drive, struct gp_error *err) {
+    struct job_backup *backup = NULL;
+    struct gp_error why = {0};
+    choose_nodes(s);
+    if (drive && s->def.spec != NULL && job_backup_start(&s->all, &s->def.spec->job, &backup, &why) != 0)
+        run_event(s->run, -1, NODE_READY, EVENT_WARN, "files", "no checkpoints are fetched: %s", why.msg);
+    if (s->opts->stage != NULL) s->opts->stage(s->opts->ctx, JOB_STAGE_LOG);
+    int r = follow(s, drive, 0, err);
+    job_backup_stop(backup);
+    if (s->opts->stage != NULL) s->opts->stage(s->opts->ctx, JOB_STAGE_END);
+    s->ret->running = r == -GP_ECANCELLED;
+    return r;
+}
+
+void job_session_stop(struct job_session *s, const char *reason) {
+    struct gp_error ignored = {0};
+    if (s->run == NULL || s->ret->id[0] == '\0') return;
+    run_event(s->run, -1, NODE_READY, EVENT_WARN, "job", "stopping job %s", s->ret->id);
+    (void)job_stop(&s->all, s->ret->id, reason, NULL, &ignored);
+    s->ret->stopped = true;
+    gp_error_clear(&ignored);
+    const struct job_opts *usual = s->opts;
+    struct job_opts quiet = *usual;
+    quiet.text = NULL; /* the end of its log would come behind the reader's Ctrl-C */
+    s->opts = &quiet;
+    (void)follow(s, false, STOPPED_AWAY_MS, &ignored);
+    s->opts = usual;
+    s->ret->running = false;
+}
+
+int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err) {
+    *ret_left = false;
+    return s->def.spec != NULL ? job_files_fetch(&s->all, &s->def.spec->job, s->ret, ret_left, err) : 0;
+}
+
+int job_session_whole(const struct job_session *s, size_t from, struct gp_error *err) {
+    uint64_t n = 0;
+    const char *first = "";
+    for (size_t i = from; i < s->ret->fetched.len; i++) {
+        const struct job_fetched *f = &s->ret->fetched.items[i];
+        if (first[0] == '\0' && f->notes.n > 0) first = f->notes.v[0];
+        n += f->left_out;
+    }
+    if (n == 0) return 0;
+    return gp_fail(err, GP_EIO,
+                   "'%s': the job succeeded, but its outputs are incomplete: %llu file%s not fetched, first %.250s",
+                   s->run->stack.name, (unsigned long long)n, n == 1 ? " was" : "s were", first);
+}
+
+int job_session_verdict(const struct job_session *s, struct gp_error *err) {
+    const struct job_outcome *o = &s->ret->outcome;
+    if (o->failed < 0) return 0;
+    const struct job_rank_end *e = &o->ranks[o->failed];
+    return gp_fail(err, GP_EJOB, "%s/%d: the job failed: %s%s", s->run->stack.name, o->failed, e->lost ? "lost: " : "",
+                   e->why);
+}
