@@ -13,7 +13,9 @@
 #include "ssh/ssh.h"
 #include "validate/validate.h"
 
+#include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define DEFAULT_SPEC "gpuprov.yaml"
 #define SPEC_FILE_MAX SPEC_TEXT_MAX
@@ -53,6 +55,7 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
         engine_close(e);
         return r;
     }
+    e->notifies = (inv->verb->flags & VERB_NOTIFIES) != 0;
     pthread_mutex_lock(&app->lock);
     app->engine = e;
     if (app->cancelled) engine_cancel(e);
@@ -61,23 +64,76 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
     return 0;
 }
 
+int app_engine_more(struct invocation *inv, int jobs, struct engine **ret, struct gp_error *err) {
+    struct app *app = inv->app;
+    struct engine_opts opts = app->engine->opts;
+    struct engine *e = NULL;
+    opts.jobs = jobs;
+    int r = engine_open(&opts, &e, err);
+    if (r != 0) return r;
+    e->notifies = (inv->verb->flags & VERB_NOTIFIES) != 0;
+    pthread_mutex_lock(&app->lock);
+    vec_push(&app->more, e);
+    if (app->cancelled) engine_cancel(e);
+    pthread_mutex_unlock(&app->lock);
+    *ret = e;
+    return 0;
+}
+
+/* Warnings come after the verb's own output, where nothing else is shown any more. */
+static void settle(struct invocation *inv, struct engine *e) {
+    const struct common_opts *c = inv->common;
+    struct progress *p = NULL;
+    if (!e->notifies) return;
+    if (e->sink.emit == NULL) {
+        enum output_mode mode = c->quiet ? OUTPUT_QUIET : c->json ? OUTPUT_WARNINGS_JSON : OUTPUT_WARNINGS;
+        fflush(stdout); /* the result does not wait */
+        if (progress_open(mode, stderr, inv->verb->name, 0, c->log, &p, NULL) == 0) e->sink = *progress_sink(p);
+    }
+    engine_settle(e);
+    if (p != NULL) app_progress_end(e, &p);
+}
+
+void app_settle(struct invocation *inv) {
+    if (inv->app->engine != NULL) settle(inv, inv->app->engine);
+}
+
+void app_engine_done(struct invocation *inv, struct engine *e) {
+    struct app *app = inv->app;
+    settle(inv, e);
+    pthread_mutex_lock(&app->lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < app->more.len; i++)
+        if (app->more.items[i] != e) app->more.items[kept++] = app->more.items[i];
+    app->more.len = kept;
+    pthread_mutex_unlock(&app->lock);
+    engine_close(e); /* the signal thread does not know it any more */
+}
+
 void app_cancel(struct app *app) {
     pthread_mutex_lock(&app->lock);
     app->cancelled = true;
+    for (size_t i = 0; i < app->more.len; i++) engine_cancel(app->more.items[i]);
     if (app->engine != NULL) engine_cancel(app->engine);
     pthread_mutex_unlock(&app->lock);
 }
 
 char *app_billed_ids(struct app *app) {
+    GP_AUTO_STR struct str all = {0};
     pthread_mutex_lock(&app->lock);
-    struct engine *e = app->engine;
+    bool any = app->engine != NULL;
+    for (size_t i = 0; any && i <= app->more.len; i++) {
+        GP_AUTO_FREE char *ids = engine_billed_ids(i == 0 ? app->engine : app->more.items[i - 1]);
+        str_addf(&all, "%s%s", all.len > 0 && ids[0] != '\0' ? "\n" : "", ids);
+    }
     pthread_mutex_unlock(&app->lock);
-    return e != NULL ? engine_billed_ids(e) : NULL;
+    return any ? str_steal(&all) : NULL;
 }
 
 void app_clear(struct app *app) {
     engine_close(app->engine);
     app->engine = NULL;
+    vec_free(&app->more);
     progress_close(app->warnings);
     app->warnings = NULL;
     strv_clear(&app->only);
@@ -152,8 +208,20 @@ static int read_spec(const struct invocation *inv, const char *arg, enum no_spec
     return r != 0 ? gp_wrap(err, "the spec") : 0;
 }
 
-/* The secrets that cannot be read, as problems of the spec. */
-static int check_secrets(const struct spec *spec, struct spec_problems *problems, struct gp_error *err) {
+static void check_notify(const struct spec *spec, struct spec_problems *problems) {
+    for (size_t i = 0; i < spec->notify.len; i++) {
+        const struct spec_notify *n = &spec->notify.items[i];
+        GP_AUTO_SECRET struct secret url = {0}, key = {0};
+        struct gp_error why = {0};
+        int r = n->url != NULL ? spec_notify_read_url(n, &url, &why) : 0;
+        if (r == 0 && n->secret != NULL) r = spec_notify_read_secret(n, &key, &why);
+        if (r == 0) continue;
+        struct spec_problem p = {.pos = {n->line, n->column}, .message = xstrdup(why.msg)};
+        vec_push(&problems->list, p);
+    }
+}
+
+int app_check_secrets(const struct spec *spec, struct spec_problems *problems, struct gp_error *err) {
     for (size_t i = 0; i < spec->secrets.len; i++) {
         const struct spec_secret *s = &spec->secrets.items[i];
         struct secret value = {0};
@@ -164,6 +232,7 @@ static int check_secrets(const struct spec *spec, struct spec_problems *problems
         struct spec_problem p = {.pos = s->pos, .message = xstrdup(why.msg)};
         vec_push(&problems->list, p);
     }
+    check_notify(spec, problems);
     if (problems->list.len == 0) return 0;
     return gp_fail(err, GP_EENV, "%s: %zu secret%s cannot be read", spec->path, problems->list.len,
                    problems->list.len == 1 ? "" : "s");
@@ -178,7 +247,7 @@ static int load_spec(struct invocation *inv, const char *arg, enum no_spec advic
     int r = read_spec(inv, arg, advice, &path, &text, err);
     const char *s = text.s != NULL ? text.s : "";
     if (r == 0) r = spec_load_text(path, s, text.len, validate_names(), &spec, &problems, err);
-    if (r == 0 && secrets) r = check_secrets(spec, &problems, err);
+    if (r == 0 && secrets) r = app_check_secrets(spec, &problems, err);
     if (r != 0 && problems.list.len > 0) show_problems(inv, &problems, path, s, err);
     spec_problems_clear(&problems);
     if (r == 0) *ret = GP_STEAL(spec);
@@ -191,6 +260,14 @@ int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct 
 
 int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err) {
     return load_spec(inv, arg, NO_SPEC_INIT, true, ret, err);
+}
+
+int app_self_exe(char **ret, struct gp_error *err) {
+    char buf[4096];
+    ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
+    if (n < 0) return gp_fail_errno(err, GP_EENV, errno, "could not read /proc/self/exe");
+    *ret = xstrndup(buf, (size_t)n);
+    return 0;
 }
 
 int app_stack_name(const char *name, struct gp_error *err) {
@@ -282,7 +359,7 @@ int app_progress(struct invocation *inv, struct engine *e, const char *stack, in
     enum output_mode mode = c->json ? OUTPUT_JSON : c->quiet ? OUTPUT_QUIET : OUTPUT_AUTO;
     if (c->json && c->quiet) mode = OUTPUT_QUIET;
     /* Trace lines and a live area would overwrite each other. */
-    if (mode == OUTPUT_AUTO && c->trace != NULL) mode = OUTPUT_PLAIN;
+    if (mode == OUTPUT_AUTO && (c->trace != NULL || inv->app->plain)) mode = OUTPUT_PLAIN;
     int r = progress_open(mode, stderr, stack, nodes, c->log, ret, err);
     if (r != 0) return r;
     e->sink = *progress_sink(*ret);

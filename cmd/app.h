@@ -12,19 +12,28 @@
 #include <pthread.h>
 
 struct app {
-    pthread_mutex_t lock;  /* engine and cancelled */
-    struct engine *engine; /* NULL until app_engine */
+    pthread_mutex_t lock;         /* engine, more and cancelled */
+    struct engine *engine;        /* NULL until app_engine */
+    VEC_OF(struct engine *) more; /* of app_engine_more */
     struct engine_opts engine_opts;
     struct strv only;          /* --in */
     struct progress *warnings; /* until app_progress: warnings of verbs without progress */
     bool cancelled;
-    bool libraries;     /* initialised */
+    bool plain;     /* progress in plain lines also on a terminal: a live area and a log would overwrite each other */
+    bool libraries; /* initialised */
     struct strv failed; /* the nodes' failures that progress has printed */
 };
 
 /* The engine, with the common options; libraries are initialised first. Owned by the app: main closes
  * it when the verb's thread has ended. */
 int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err);
+/* A further engine, for a thread that works on another stack; `jobs` nodes in parallel. Signals reach it too. Call it
+ * after app_engine. app_engine_done closes it; not before the other threads have ended, because it knows what is
+ * billed. */
+int app_engine_more(struct invocation *inv, int jobs, struct engine **ret, struct gp_error *err);
+void app_engine_done(struct invocation *inv, struct engine *e);
+/* When the verb has ended, in its thread: waits for notifications (engine_settle). app_engine_done does it too. */
+void app_settle(struct invocation *inv);
 /* Called by main after the first signal: cancels the engine, also one that is opened later. */
 void app_cancel(struct app *app);
 /* For the second signal: ids of what may be billed, one per line; NULL if no engine is open. Caller frees. */
@@ -39,6 +48,8 @@ bool arg_is_spec(const char *arg);
 int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);
 /* The same; a secret that cannot be read is a problem of the spec too. */
 int app_spec_secrets(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);
+/* Adds the secrets that cannot be read to the problems of the spec. */
+int app_check_secrets(const struct spec *spec, struct spec_problems *problems, struct gp_error *err);
 /* Lines of `help VERB` for verbs that take a SPEC, and for those that take a STACK or SPEC. */
 #define VERB_SPEC_DETAILS "  SPEC is a file, or '-' for standard input; without it: gpuprov.yaml of this folder.\n"
 #define VERB_TARGET_DETAILS "  A SPEC ends in .yaml or .yml, or has a '/': 'try' is a stack, './try' is a file.\n"
@@ -47,6 +58,8 @@ int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, 
                struct gp_error *err);
 /* "STACK", "STACK/N", "SPEC" or "SPEC/N": *ret_name is the caller's, *ret_slot -1 without N. */
 int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct gp_error *err);
+/* The path of this program. Caller frees. */
+int app_self_exe(char **ret, struct gp_error *err);
 /* Refuses names that no stack can have. */
 int app_stack_name(const char *name, struct gp_error *err);
 

@@ -32,6 +32,7 @@ struct work {
 static void *work_main(void *arg) {
     struct work *w = arg;
     w->rc = w->inv->verb->run(w->inv, &w->err);
+    app_settle(w->inv);
     uint64_t one = 1;
     ssize_t n = write(w->done_fd, &one, sizeof one);
     (void)n;

@@ -2,7 +2,7 @@
 /* gpuprov bake [SPEC]: makes an image of one bootstrapped and validated node of the spec. */
 #include "base/gp_base.h"
 
-#include "confirm.h"
+#include "cmd/ask/confirm.h"
 #include "show/image_show.h"
 #include "show/plan_show.h"
 #include "show/reports.h"
@@ -24,9 +24,10 @@ static const struct opt options[] = {YES_ROW(struct opts, yes),
 struct approval {
     struct invocation *inv;
     struct app_work *work;
+    char *stack; /* of the node */
 };
 
-/* The plan is that of the one node; its spec has the same texts as the user's but for the name. */
+/* The plan is that of one node in a stack of its own; the spec of that stack has the same other texts as the user's. */
 static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
     struct approval *a = ctx;
     struct invocation *inv = a->inv;
@@ -36,13 +37,16 @@ static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE, "--json requests no confirmation on a terminal: add --yes");
     if (inv->common->json || !plan->changes || (inv->common->quiet && !ask)) return 0;
     app_progress_end(a->work->e, &a->work->p);
-    plan_show(a->work->spec, plan, stderr);
+    struct spec one = *a->work->spec; /* borrows everything */
+    one.name = a->stack;
+    one.nodes = 1;
+    plan_show(&one, plan, stderr);
     int r = 0;
     if (ask) {
         GP_AUTO_FREE char *question = xasprintf("Launch one node and bake an image for '%s'?", a->work->spec->name);
         r = confirm_ask(a->work->e, question, err);
     }
-    return r == 0 ? app_progress(inv, a->work->e, a->work->spec->name, 1, &a->work->p, err) : r;
+    return r == 0 ? app_progress(inv, a->work->e, a->stack, 1, &a->work->p, err) : r;
 }
 
 static void show(struct invocation *inv, const struct bake_result *res, int r, const struct gp_error *err) {
@@ -79,7 +83,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r != 0) return r;
     struct bake_req req = {.spec = w.spec, .again = o->again};
     struct bake_result res = {0};
-    struct approval a = {.inv = inv, .work = &w};
+    struct approval a = {.inv = inv, .work = &w, .stack = bake_stack_name(w.spec->name)};
     w.e->approve = approve;
     w.e->approve_ctx = &a;
     r = engine_bake(w.e, &req, &res, err);
@@ -87,6 +91,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (w.p != NULL) app_progress_end(w.e, &w.p);
     show(inv, &res, r, err);
     bake_result_clear(&res);
+    free(a.stack);
     return r;
 }
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 
 struct opts {
-    const char *hosts, *only, *from, *script;
+    const char *hosts, *only, *from, *script, *os;
     bool dry_run, accept_new_host_key;
     int64_t lock_timeout_ms;
 };
@@ -35,6 +35,11 @@ static const struct opt options[] = {{.name = "hosts",
                                       .offset = offsetof(struct opts, script),
                                       .arg = "STEP",
                                       .help = "print a step of SPEC as an sh script: sh SCRIPT probe|apply|verify"},
+                                     {.name = "os",
+                                      .type = OPT_TEXT,
+                                      .offset = offsetof(struct opts, os),
+                                      .arg = "SYSTEM",
+                                      .help = "--print-script: the system of the node, such as ubuntu-24.04"},
                                      {.name = "accept-new-host-key",
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, accept_new_host_key),
@@ -77,7 +82,7 @@ static int print_script(struct invocation *inv, struct gp_error *err) {
     if (inv->n_args > 0 && !arg_is_spec(inv->args[0]))
         return gp_fail(err, GP_EUSAGE, "--print-script takes a SPEC, not the name of a stack: '%s'", inv->args[0]);
     int r = app_spec(inv, inv->n_args > 0 ? inv->args[0] : NULL, &spec, err);
-    if (r == 0) r = engine_step_script(spec, o->script, &text, err);
+    if (r == 0) r = engine_step_script(spec, o->script, o->os, &text, err);
     if (r == 0) print_text(inv, "script", text.s);
     return r;
 }
@@ -108,6 +113,8 @@ static int on_stack(struct invocation *inv, const struct bootstrap_opts *what, s
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     if (o->script != NULL) return print_script(inv, err);
+    if (o->os != NULL)
+        return gp_fail(err, GP_EUSAGE, "--os is for --print-script only: gpuprov reads the system of each node itself");
     inv->app->engine_opts.scratch = o->hosts != NULL;
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     app_lock_timeout(inv, o->lock_timeout_ms);

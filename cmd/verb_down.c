@@ -3,7 +3,7 @@
 #include "base/gp_base.h"
 
 #include "app.h"
-#include "confirm.h"
+#include "cmd/ask/confirm.h"
 
 #include "base/json.h"
 
@@ -152,4 +152,5 @@ const struct verb verb_down = {
     .opts_size = sizeof(struct opts),
     .min_args = 1,
     .max_args = 1,
+    .flags = VERB_NOTIFIES,
 };

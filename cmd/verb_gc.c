@@ -82,4 +82,5 @@ const struct verb verb_gc = {
     .options = options,
     .opts_size = sizeof(struct opts),
     .max_args = 1,
+    .flags = VERB_NOTIFIES,
 };

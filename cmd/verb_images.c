@@ -2,7 +2,7 @@
 /* gpuprov images [ID...]: lists the baked images; --remove removes those of the ids with their snapshots. */
 #include "base/gp_base.h"
 
-#include "confirm.h"
+#include "cmd/ask/confirm.h"
 #include "show/image_show.h"
 
 struct opts {

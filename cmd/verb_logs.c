@@ -4,11 +4,12 @@
 #include "base/gp_base.h"
 
 #include "app.h"
+#include "show/job_show.h"
 
 #include "base/json.h"
 
 struct opts {
-    bool follow;
+    bool follow, job;
     const char *step;
 };
 static const struct opt options[] = {{.name = "follow",
@@ -21,6 +22,10 @@ static const struct opt options[] = {{.name = "follow",
                                       .offset = offsetof(struct opts, step),
                                       .arg = "NAME",
                                       .help = "print what this bootstrap step of the node has printed"},
+                                     {.name = "job",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, job),
+                                      .help = "print the log of the newest job; with --follow until the job ends"},
                                      {0}};
 
 static int step_output(struct invocation *inv, const char *name, int slot, struct gp_error *err) {
@@ -40,12 +45,29 @@ static int step_output(struct invocation *inv, const char *name, int slot, struc
     return 0;
 }
 
+/* The log of one node, or of all: those that are whole one after the other, while they grow line by line. */
+static int job_log(struct invocation *inv, const char *name, int slot, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    struct engine *e = NULL;
+    struct job_result res = {0};
+    struct job_printer printer = {.inv = inv, .one = slot >= 0};
+    struct job_opts opts = {.slot = slot, .follow = o->follow};
+    if (o->step != NULL) return gp_fail(err, GP_EUSAGE, "--job and --step exclude each other");
+    job_print_to(&printer, &opts);
+    int r = app_engine(inv, &e, err);
+    if (r == 0) r = engine_job_log(e, name, NULL, &opts, &res, err);
+    if (r == 0) job_show_result(inv, name, &res, NULL, r, err);
+    job_result_clear(&res);
+    return r;
+}
+
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_FREE char *name = NULL;
     int slot = -1;
     int r = app_stack_slot(inv, inv->args[0], &name, &slot, err);
     if (r != 0) return r;
+    if (o->job) return job_log(inv, name, slot, err);
     if (o->step != NULL) return step_output(inv, name, slot, err);
     struct engine *e = NULL;
     if ((r = app_engine(inv, &e, err)) != 0) return r;
@@ -55,13 +77,14 @@ static int run(struct invocation *inv, struct gp_error *err) {
 const struct verb verb_logs = {
     .name = "logs",
     .argspec = "STACK|SPEC[/N]",
-    .help = "prints the events of a stack or of one node, or the output of a step",
+    .help = "prints the events of a stack or of one node, the output of a step, or the log of a job",
     .details = VERB_TARGET_DETAILS
     "  The output of a step that failed was kept on this machine; any other is read from the node, which\n"
     "  keeps the first MiB and the last 64 KiB. Escape sequences of terminals are left out.\n",
     .examples = "  gpuprov logs try                   # every event of the stack\n"
                 "  gpuprov logs -f try                # and those that come\n"
-                "  gpuprov logs --step data try/1     # the output of a step on node 1\n",
+                "  gpuprov logs --step data try/1     # the output of a step on node 1\n"
+                "  gpuprov logs --job -f try/1        # the log of the job on node 1, while it runs\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),

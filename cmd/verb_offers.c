@@ -39,7 +39,7 @@ static const struct opt options[] = {{.name = "gpu",
                                      {.name = "region",
                                       .type = OPT_LIST,
                                       .offset = offsetof(struct opts, regions),
-                                      .arg = "NAME",
+                                      .arg = "[PROVIDER:]NAME",
                                       .help = "only this region, else the provider's default; may be repeated"},
                                      {0}};
 
@@ -66,12 +66,23 @@ static bool is_wanted(const struct opts *o, const char *provider) {
     return any;
 }
 
+/* The regions of the options for a provider: NAME is for all of them, PROVIDER:NAME for that one. */
+static void regions_for(const struct opts *o, const char *provider, struct strv *ret) {
+    for (size_t i = 0; i < o->regions.n; i++) {
+        const char *region = o->regions.v[i], *colon = strchr(region, ':');
+        size_t n = colon != NULL ? (size_t)(colon - region) : 0;
+        if (colon == NULL) strv_add(ret, region);
+        else if (strlen(provider) == n && strncmp(region, provider, n) == 0) strv_add(ret, colon + 1);
+    }
+}
+
 /* `- {provider: NAME, regions: [...]}` of a provider that takes regions, after a look at their form. */
-static int region_offer(const struct opts *o, const struct provider_ops *ops, struct str *ret, struct gp_error *err) {
-    bool regions = o->regions.n > 0 && spec_provider_key(ops->spec, "regions") != NULL;
+static int region_offer(const struct strv *given, const struct provider_ops *ops, struct str *ret,
+                        struct gp_error *err) {
+    bool regions = given->n > 0 && spec_provider_key(ops->spec, "regions") != NULL;
     str_addf(ret, "  - {provider: %s", ops->name);
-    for (size_t i = 0; regions && i < o->regions.n; i++)
-        str_addf(ret, "%s'%s'", i > 0 ? ", " : ", regions: [", o->regions.v[i]);
+    for (size_t i = 0; regions && i < given->n; i++)
+        str_addf(ret, "%s'%s'", i > 0 ? ", " : ", regions: [", given->v[i]);
     str_addf(ret, "%s}\n", regions ? "]" : "");
     GP_AUTO_FREE char *alone = xasprintf("name: offers\noffers:\n%s", ret->s);
     GP_AUTO_SPEC struct spec *one = NULL;
@@ -81,13 +92,16 @@ static int region_offer(const struct opts *o, const struct provider_ops *ops, st
 /* Appends an offer of this provider, with the regions of the options if it takes regions: by the spec's own rules. */
 static int add_offer(const struct opts *o, const struct provider_ops *ops, struct str *text, struct gp_error *err) {
     const struct spec_provider_key *need = required_key(ops);
-    bool regions = o->regions.n > 0 && spec_provider_key(ops->spec, "regions") != NULL;
+    GP_AUTO_STRV struct strv regions = {0};
+    regions_for(o, ops->name, &regions);
     bool by_region = need != NULL && strcmp(need->name, "regions") == 0;
-    if (need != NULL && !(by_region && regions))
-        return gp_fail(err, GP_EUSAGE, "it needs '%s': give %sa SPEC with an offer of it", need->name,
-                       by_region ? "--region, or " : "");
+    if (need != NULL && !by_region)
+        return gp_fail(err, GP_EUSAGE, "it needs '%s': give a SPEC with an offer of it", need->name);
+    if (by_region && regions.n == 0)
+        return gp_fail(err, GP_EUSAGE, "it needs 'regions': give --region %s:NAME, or a SPEC with an offer of it",
+                       ops->name);
     GP_AUTO_STR struct str offer = {0};
-    int r = region_offer(o, ops, &offer, err);
+    int r = region_offer(&regions, ops, &offer, err);
     if (r == 0) str_add(text, offer.s);
     return r;
 }
@@ -132,7 +146,9 @@ static int apply(const struct opts *o, struct spec *spec, struct strv *keys, str
     if (o->nodes > 0) spec->nodes = o->nodes;
     int r = o->gpu != NULL ? set_gpu(o->gpu, spec, err) : 0;
     if (o->market == SPOT) strv_add(keys, "market");
-    if (o->regions.n > 0) strv_add(keys, "regions");
+    bool for_all = false;
+    for (size_t i = 0; i < o->regions.n; i++) for_all = for_all || strchr(o->regions.v[i], ':') == NULL;
+    if (for_all) strv_add(keys, "regions");
     for (size_t i = 0; r == 0 && i < spec->offers.len; i++) {
         struct spec_offer *one = &spec->offers.items[i];
         if (o->market != ANY_MARKET) one->market = o->market == SPOT ? MARKET_SPOT : MARKET_ON_DEMAND;
@@ -140,18 +156,28 @@ static int apply(const struct opts *o, struct spec *spec, struct strv *keys, str
         const struct spec_provider_key *need = ops != NULL ? required_key(ops) : NULL;
         bool alone = ops != NULL && (need == NULL || strcmp(need->name, "regions") == 0);
         GP_AUTO_STR struct str text = {0};
-        if (o->regions.n > 0 && alone) r = region_offer(o, ops, &text, err);
+        GP_AUTO_STRV struct strv regions = {0};
+        regions_for(o, one->provider, &regions);
+        if (regions.n == 0) continue;
+        if (alone) r = region_offer(&regions, ops, &text, err);
         if (r != 0) return gp_wrap(err, "%s", ops->name);
-        if (o->regions.n > 0) strv_clear(&one->regions);
-        for (size_t k = 0; k < o->regions.n; k++) strv_add(&one->regions, o->regions.v[k]);
+        strv_clear(&one->regions);
+        strv_copy(&one->regions, &regions);
     }
     return r;
 }
 
 static int check_regions(const struct opts *o, struct gp_error *err) {
-    for (size_t i = 0; i < o->regions.n; i++)
-        if (!form_word(o->regions.v[i]))
-            return gp_fail(err, GP_EUSAGE, "--region: '%.60s' is not a region's name", o->regions.v[i]);
+    for (size_t i = 0; i < o->regions.n; i++) {
+        const char *region = o->regions.v[i], *colon = strchr(region, ':');
+        GP_AUTO_FREE char *name = colon != NULL ? xstrndup(region, (size_t)(colon - region)) : NULL;
+        const struct provider_ops *ops = name != NULL ? provider_find(name) : NULL;
+        if (!form_word(colon != NULL ? colon + 1 : region))
+            return gp_fail(err, GP_EUSAGE, "--region: '%.60s' is not a region's name", region);
+        if (name != NULL && (ops == NULL || spec_provider_key(ops->spec, "regions") == NULL))
+            return gp_fail(err, GP_EUSAGE,
+                           "--region: '%.40s' is no provider with regions: 'gpuprov providers' lists them", name);
+    }
     return 0;
 }
 
@@ -224,6 +250,7 @@ const struct verb verb_offers = {
                "  exit code is 0 if any provider has one.\n",
     .examples = "  gpuprov offers --gpu H100:8                  # every provider with credentials here\n"
                 "  gpuprov offers --gpu L4 --market spot --provider aws --region us-east-1\n"
+                "  gpuprov offers --gpu L4 --region azure:eastus --region google:us-central1\n"
                 "  gpuprov offers --json gpuprov.yaml           # the offers of a spec\n",
     .run = run,
     .options = options,

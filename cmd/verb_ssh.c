@@ -8,9 +8,6 @@
 #include "base/fs.h"
 #include "base/json.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 struct opts {
     bool config;
 };
@@ -19,14 +16,6 @@ static const struct opt options[] = {{.name = "config",
                                       .offset = offsetof(struct opts, config),
                                       .help = "print an OpenSSH config of all nodes (hosts STACK-N), connect to none"},
                                      {0}};
-
-static int self_exe(char **ret, struct gp_error *err) {
-    char buf[4096];
-    ssize_t n = readlink("/proc/self/exe", buf, sizeof buf - 1);
-    if (n < 0) return gp_fail_errno(err, GP_EENV, errno, "could not read /proc/self/exe");
-    *ret = xstrndup(buf, (size_t)n);
-    return 0;
-}
 
 static int print_config(const char *path, bool json, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
@@ -61,7 +50,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (o->config && inv->n_rest > 0)
         return gp_fail(err, GP_EUSAGE, "--config connects to no node: omit '-- %s'", inv->rest[0]);
     int r = app_stack_slot(inv, inv->args[0], &name, &slot, err);
-    if (r != 0 || (r = self_exe(&exe, err)) != 0) return r;
+    if (r != 0 || (r = app_self_exe(&exe, err)) != 0) return r;
     struct engine *e = NULL;
     if ((r = app_engine(inv, &e, err)) != 0) return r;
     if ((r = engine_ssh_config(e, name, exe, &path, err)) != 0) return r;

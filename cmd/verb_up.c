@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpuprov up [SPEC]: shows the plan, asks on a terminal, launches, bootstraps and validates the nodes; resumes an
- * earlier run. Prints the short report, then the table of nodes. */
+/* gpuprov up [SPEC|PLAN|DIR]: shows the plan, asks on a terminal, launches, bootstraps and validates the nodes; resumes
+ * an earlier run. Prints the short report, then the table of nodes. */
 #include "base/gp_base.h"
 
-#include "confirm.h"
-#include "show/plan_show.h"
+#include "cmd/ask/approval.h"
 #include "show/reports.h"
+#include "show/up_show.h"
+#include "unit/unit.h"
 
-#include <unistd.h>
+#include "engine/plan_file.h"
 
 struct opts {
-    bool yes, accept_new_host_key, even_if_changed;
+    bool yes, accept_new_host_key, even_if_changed, prune;
     int64_t lock_timeout_ms;
     struct report_opts reports;
 };
@@ -23,78 +24,121 @@ static const struct opt options[] = {YES_ROW(struct opts, yes),
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, even_if_changed),
                                       .help = "launch also if another gpuprov destroyed or changed it meanwhile"},
+                                     {.name = "prune",
+                                      .type = OPT_FLAG,
+                                      .offset = offsetof(struct opts, prune),
+                                      .help = "DIR: first destroy stacks of its unit that are no longer in it"},
                                      LOCK_ROW(struct opts, lock_timeout_ms),
                                      REPORT_ROWS(struct opts, reports),
                                      {0}};
 
-/* The report above has the reasons. */
-static void cut_reasons(struct stack_view *v) {
-    for (size_t i = 0; i < v->nodes.len; i++) {
-        struct node_view *n = &v->nodes.items[i];
-        if (n->phase == NODE_FAILED && n->verdict != NULL && str_starts(n->verdict, "failed:"))
-            n->verdict[strlen("failed")] = '\0';
-    }
-}
-
-/* The plan that engine_up shows, and where progress is. */
-struct approval {
-    struct invocation *inv;
-    struct app_work *work;
-    json_t *plan; /* for the result of --json */
+/* A run of a spec, or of a plan file. */
+struct up_work {
+    struct approval approval;
+    struct plan_file *file; /* NULL: a spec was given */
+    struct plan_moves moves;
+    bool begun; /* the plan file is noted as applied */
 };
 
-/* Shows the plan, and asks if a person can answer. The live area would be drawn over both. */
-static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
-    struct approval *a = ctx;
-    struct invocation *inv = a->inv;
-    const struct opts *o = inv->opts;
-    const struct spec *spec = a->work->spec;
-    bool ask = plan->changes && !o->yes && confirm_can_ask(inv);
-    if (inv->common->json) a->plan = plan_json(spec, plan);
-    if (inv->common->json && plan->changes && !o->yes && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1)
-        return gp_fail(err, GP_EUSAGE,
-                       "--json requests no confirmation on a terminal: add --yes, or run 'gpuprov plan' first");
-    if (inv->common->json || !plan->changes || (inv->common->quiet && !ask)) return 0;
-    app_progress_end(a->work->e, &a->work->p);
-    plan_show(spec, plan, stderr);
-    int r = 0;
-    if (ask) {
-        GP_AUTO_FREE char *question = xasprintf("Do this for '%s'?", spec->name);
-        r = confirm_ask(a->work->e, question, err);
-    }
-    /* without approval there is no progress to show */
-    return r == 0 ? app_progress(inv, a->work->e, spec->name, spec->nodes, &a->work->p, err) : r;
+/* The plan of now must be that of the file. */
+static int compare(void *ctx, const struct plan *plan, struct gp_error *err) {
+    struct up_work *a = ctx;
+    plan_file_moves(a->file, plan, &a->moves);
+    for (size_t i = 0; i < a->moves.list.len && !a->approval.inv->common->json; i++)
+        fprintf(stderr, "moved: %s: planned %s, now %s\n", a->moves.list.items[i].field, a->moves.list.items[i].planned,
+                a->moves.list.items[i].now);
+    int r = plan_moves_error(a->file, &a->moves, err);
+    if (r != 0) return r;
+    r = plan_file_begin(a->file, a->approval.work->e->state_dir, err);
+    a->begun = r == 0;
+    return r;
 }
 
-static void show(struct invocation *inv, struct up_result *res, json_t *plan, const struct gp_error *err) {
-    bool has_view = res->view.stack.name != NULL;
-    if (inv->common->json) {
-        json_t *j = json_object();
-        json_object_set_new(j, "stack", has_view ? stack_view_json(&res->view) : json_null());
-        bool has_report = res->report.nodes.len > 0;
-        json_object_set_new(j, "report", has_report ? report_to_json(&res->report) : json_null());
-        json_object_set_new(j, "nothing_to_do", json_boolean(res->nothing_to_do));
-        json_object_set_new(j, "looked", looked_json(&res->looked));
-        json_object_set(j, "plan", plan != NULL ? plan : json_null());
-        if (err->code != GP_OK) result_error(inv, j, err);
-        print_json(j);
+static bool may_use(void *ctx, const struct offer *offer) {
+    const struct up_work *a = ctx;
+    return plan_file_may_use(a->file, offer);
+}
+
+static void show(struct invocation *inv, struct up_result *res, const struct up_work *a, const struct gp_error *err) {
+    if (!inv->common->json) {
+        up_show(res, err);
         return;
     }
-    /* A run that a signal cut short gives no verdict on a node. */
-    bool reported = res->report.nodes.len > 0 && !res->nothing_to_do && err->code != GP_ECANCELLED;
-    if (reported) {
-        GP_AUTO_STR struct str text = {0};
-        const struct report_style style = output_style(stdout);
-        report_brief(&res->report, &style, &text);
-        fputs(text.s, stdout);
-        putchar('\n');
+    json_t *j = up_json(res, a->approval.plan), *moved = json_array();
+    for (size_t i = 0; i < a->moves.list.len; i++) {
+        const struct plan_move *m = &a->moves.list.items[i];
+        json_array_append_new(moved, json_pack("{s:o, s:o, s:o}", "field", json_any_text(m->field), "planned",
+                                               json_any_text(m->planned), "now", json_any_text(m->now)));
     }
-    if (reported) cut_reasons(&res->view);
-    if (res->nothing_to_do)
-        puts(res->deadline_moved ? "the deadline was moved: every node is ready already"
-                                 : "nothing to do: every node is ready already");
-    if (res->nothing_to_do) show_looked(&res->looked, stdout);
-    if (has_view) show_stack(&res->view, stdout);
+    if (a->file != NULL) json_object_set(j, "moved", moved);
+    json_decref(moved);
+    if (err->code != GP_OK) result_error(inv, j, err);
+    print_json(j);
+}
+
+/* A spec, or a plan file with its spec. */
+static int begin(struct invocation *inv, struct app_work *w, struct plan_file *f, struct gp_error *err) {
+    const char *arg = inv->n_args > 0 ? inv->args[0] : NULL;
+    if (arg == NULL || strcmp(arg, "-") == 0 || !plan_file_is(arg)) {
+        int one = app_begin(inv, true, w, err);
+        return one == 0 ? unit_of_spec(arg != NULL ? arg : w->spec->path, &f->unit, err) : one;
+    }
+    int r = plan_file_read(arg, f, err);
+    if (r != 0) return r;
+    w->spec = f->spec; /* borrowed: run() takes it back */
+    w->name = w->spec->name;
+    r = app_engine(inv, &w->e, err);
+    return r == 0 ? app_progress(inv, w->e, w->name, w->spec->nodes, &w->p, err) : r;
+}
+
+/* Nothing exists, and nothing can be under way: the plan may be applied again. */
+static bool did_nothing(const struct up_result *res, const struct gp_error *err) {
+    bool refused = err->code == GP_ECAPACITY || err->code == GP_EQUOTA || err->code == GP_EMONEY ||
+                   err->code == GP_EAUTH || err->code == GP_EUSAGE;
+    for (size_t i = 0; i < res->view.nodes.len; i++)
+        if (res->view.nodes.items[i].id[0] != '\0') return false;
+    return refused && res->view.unknown.list.len == 0;
+}
+
+static int up_folder(struct invocation *inv, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    const struct unit_up_opts unit = {.yes = o->yes, .prune = o->prune};
+    if (o->reports.files.n > 0 || o->reports.certificate != NULL)
+        return gp_fail(err, GP_EUSAGE,
+                       "up: --report and --certificate take one spec: 'gpuprov report STACK' writes them afterwards");
+    return unit_up(inv, inv->args[0], &unit, err);
+}
+
+/* The result of a run that a plan file began, or that it refused before it opened anything. */
+static int up_work(struct invocation *inv, struct app_work *w, struct plan_file *f, struct gp_error *err) {
+    const struct opts *o = inv->opts;
+    struct up_result res = {0};
+    bool planned = f->plan != NULL; /* what the file has was approved when it was written */
+    struct up_work a = {.approval = {.inv = inv, .work = w, .yes = o->yes || planned}, .file = planned ? f : NULL};
+    if (planned) a.approval.check = compare;
+    a.approval.check_ctx = &a;
+    int r = report_opts_check(&o->reports, w->spec->nodes, err);
+    if (r != 0) return r;
+    if (a.file != NULL) plan_file_spec_moves(f, &a.moves);
+    w->e->opts.unit = f->unit;
+    approval_hold(&a.approval);
+    w->e->approve = approval_ask;
+    w->e->approve_ctx = &a.approval;
+    w->e->may_use = a.file != NULL ? may_use : NULL;
+    r = engine_up(w->e, w->spec, &res, err);
+    w->e->approve = NULL;
+    w->e->may_use = NULL;
+    w->e->opts.unit = NULL;
+    if (w->p != NULL) app_progress_end(w->e, &w->p);
+    for (size_t i = 0; i < f->left_out.n && !inv->common->json; i++)
+        fprintf(stderr, "left out: %s\n", f->left_out.v[i]);
+    if (a.begun && r != 0 && did_nothing(&res, err)) plan_file_undo(f, w->e->state_dir);
+    show(inv, &res, &a, err);
+    json_decref(a.approval.plan);
+    plan_moves_clear(&a.moves);
+    if (!gp_cancelled(&w->e->cancel)) r = report_opts_after(inv, &o->reports, &res.report, r, err);
+    up_result_clear(&res);
+    return r;
 }
 
 static int run(struct invocation *inv, struct gp_error *err) {
@@ -102,29 +146,22 @@ static int run(struct invocation *inv, struct gp_error *err) {
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     inv->app->engine_opts.even_if_changed = o->even_if_changed;
     app_lock_timeout(inv, o->lock_timeout_ms);
+    if (inv->n_args > 0 && unit_is_folder(inv->args[0])) return up_folder(inv, err);
+    if (o->prune) return gp_fail(err, GP_EUSAGE, "up: --prune takes a folder of specs");
     GP_AUTO_WORK struct app_work w = {0};
-    int r = app_begin(inv, true, &w, err);
-    if (r == 0) r = report_opts_check(&o->reports, w.spec->nodes, err);
-    if (r != 0) return r;
-    struct up_result res = {0};
-    struct approval a = {.inv = inv, .work = &w};
-    w.e->approve = approve;
-    w.e->approve_ctx = &a;
-    r = engine_up(w.e, w.spec, &res, err);
-    w.e->approve = NULL;
-    if (w.p != NULL) app_progress_end(w.e, &w.p);
-    show(inv, &res, a.plan, err);
-    json_decref(a.plan);
-    if (!gp_cancelled(&w.e->cancel)) r = report_opts_after(inv, &o->reports, &res.report, r, err);
-    up_result_clear(&res);
+    GP_AUTO_PLAN_FILE struct plan_file f = {0};
+    int r = begin(inv, &w, &f, err);
+    if (r == 0) r = up_work(inv, &w, &f, err);
+    if (f.plan != NULL) w.spec = NULL;
     return r;
 }
 
 const struct verb verb_up = {
     .name = "up",
-    .argspec = "[SPEC]",
+    .argspec = "[SPEC|PLAN|DIR]",
     .help = "launches, bootstraps and validates the nodes; resumes an earlier run",
-    .details = VERB_SPEC_DETAILS
+    .details = VERB_SPEC_DETAILS VERB_FOLDER_DETAILS
+    "  PLAN is a file of 'gpuprov plan -o': it is done exactly, or refused if anything moved since.\n"
     "  It prints the plan first, with the price and the worst case until the deadline. On a terminal it\n"
     "  requests a confirmation before it changes anything; --yes skips that, and --json needs it there.\n"
     "  Without a terminal it requests none.\n"
@@ -132,9 +169,12 @@ const struct verb verb_up = {
     "  existing nodes; 'gpuprov down' destroys them, 'gpuprov up' continues with them.\n",
     .examples = "  gpuprov up gpuprov.yaml\n"
                 "  gpuprov up --report html=report.html --certificate certs gpuprov.yaml\n"
+                "  gpuprov up llm.plan                      # what 'gpuprov plan -o llm.plan' showed\n"
+                "  gpuprov up --prune specs/                # every spec of a folder\n"
                 "  gpuprov up --json --quiet gpuprov.yaml   # for scripts: one JSON object on stdout\n",
     .run = run,
     .options = options,
     .opts_size = sizeof(struct opts),
     .max_args = 1,
+    .flags = VERB_NOTIFIES,
 };

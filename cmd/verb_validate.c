@@ -5,7 +5,7 @@
 
 #include "app.h"
 #include "base/json.h"
-#include "engine/kubernetes.h"
+#include "engine/certificate/kubernetes.h"
 #include "show/reports.h"
 
 enum { NODE_CHECK_MS = 30000 };
@@ -203,4 +203,5 @@ const struct verb verb_validate = {
     .options = options,
     .opts_size = sizeof(struct opts),
     .max_args = 1,
+    .flags = VERB_NOTIFIES,
 };

@@ -6,8 +6,8 @@
 #include "app.h"
 
 #include "base/fs.h"
-#include "engine/certify.h"
-#include "engine/machine.h"
+#include "engine/certificate/certify.h"
+#include "engine/certificate/machine.h"
 
 struct opts {
     const char *key, *fingerprint;

@@ -52,7 +52,7 @@ const struct opt common_options[] = {{.name = "json",
 const struct verb *const verb_table[] = {VERB_ROWS(VERB_ADDRESS) NULL};
 
 /* Planned verbs, not in this version. */
-static const char *const later[] = {"run", "cp", "extend", "adopt", "audit", NULL};
+static const char *const later[] = {"adopt", "audit", NULL};
 
 const struct verb *verb_find(const char *name) {
     for (size_t i = 0; verb_table[i] != NULL; i++)
@@ -85,6 +85,7 @@ const char exit_codes_text[] = "  0    done\n"
                                "  6    node unreachable or not bootstrapped\n"
                                "  7    validation failed\n"
                                "  8    something may still be billed\n"
+                               "  9    a job failed\n"
                                "  130  cancelled\n";
 
 static void help_list(struct str *out) {

@@ -20,6 +20,7 @@ enum verb_flags {
     VERB_HIDDEN = 1,      /* not in help or completion */
     VERB_PLAIN = 2,       /* short, launches nothing: runs in the main thread, no library is initialised */
     VERB_REST = 4,        /* takes "-- CMD..." */
+    VERB_NOTIFIES = 32,   /* the receivers of the spec's `notify` are told of its events */
     VERB_NODE_CHECK = 16, /* exits 0 pass, 1 degraded, 2 fail, 3 unknown (also for wrong usage) */
     VERB_RAW = 8          /* argv is passed on as it is (args[-1] is the verb); signals are left alone */
 };
@@ -60,10 +61,14 @@ void verb_help(const struct verb *verb, bool all, struct str *out);
 extern const char exit_codes_text[]; /* one line per code: "N  meaning" */
 
 /* One row per verb, in the order of help: verb_NAME.c defines struct verb verb_NAME. */
-#define VERB_ROWS(row)                                                                                             \
-    row(init) row(check) row(offers) row(plan) row(up) row(status) row(bootstrap) row(validate) row(ssh) row(logs) \
-        row(report) row(down) row(verify) row(gc) row(bake) row(images) row(schema) row(checks) row(providers)     \
-            row(doctor) row(version) row(completion) row(help_verb) row(dial) row(known_host) row(holder)
+/* clang-format off */
+#define VERB_ROWS(row) \
+    row(init) row(check) row(offers) row(plan) row(up) row(run) row(exec) row(attach) row(wait) row(cancel) \
+    row(status) row(extend) row(bootstrap) row(validate) \
+    row(ssh) row(cp) row(export) row(logs) row(report) row(down) row(verify) row(gc) row(bake) row(images) \
+    row(schema) row(checks) row(providers) row(doctor) row(version) row(completion) \
+    row(help_verb) row(dial) row(known_host) row(holder)
+/* clang-format on */
 #define VERB_DECLARE(name) extern const struct verb verb_##name;
 VERB_ROWS(VERB_DECLARE)
 

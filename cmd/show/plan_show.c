@@ -30,6 +30,47 @@ static json_t *changes_json(const struct spec_changes *c) {
     return list;
 }
 
+const char *change_action_name(enum change_action a) {
+    static const char *const names[] = {
+        [CHANGE_CREATE] = "create", [CHANGE_UPDATE] = "update",   [CHANGE_RESUME] = "resume",
+        [CHANGE_REPAIR] = "repair", [CHANGE_REPLACE] = "replace", [CHANGE_DESTROY] = "destroy",
+        [CHANGE_SETTLE] = "settle", [CHANGE_REFUSE] = "refuse"};
+    return names[a];
+}
+
+json_t *plan_changes_json(const struct plan_changes *p) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < p->list.len; i++) {
+        const struct plan_change *c = &p->list.items[i];
+        json_t *j = json_object();
+        json_object_set_new(j, "action", json_string(change_action_name(c->action)));
+        json_object_set_new(j, "resource", json_any_text(c->resource));
+        json_object_set_new(j, "id", json_any_text(c->id));
+        json_object_set_new(j, "node", c->node >= 0 ? json_integer(c->node) : json_null());
+        json_object_set_new(j, "key", json_any_text(c->key));
+        json_object_set_new(j, "before", json_any_text(c->before));
+        json_object_set_new(j, "after", json_any_text(c->after));
+        json_object_set_new(j, "reason", json_any_text(c->reason));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *estimate_json(const struct estimate *e) {
+    json_t *j = json_object();
+    bool known = e->missing == NULL;
+    json_object_set_new(j, "operations", json_real(e->operations));
+    json_object_set_new(j, "gpu", e->gpu[0] != '\0' ? json_string(e->gpu) : json_null());
+    json_object_set_new(j, "gpus", json_integer(e->gpus));
+    json_object_set_new(j, "tflops", known ? json_real(e->tflops) : json_null());
+    json_object_set_new(j, "mfu", known ? json_real(e->mfu) : json_null());
+    json_object_set_new(j, "source", e->source != NULL ? json_string(e->source) : json_null());
+    json_object_set_new(j, "gpu_hours", known ? json_real(e->gpu_hours) : json_null());
+    json_object_set_new(j, "hours", e->hours > 0 ? json_real(e->hours) : json_null());
+    json_object_set_new(j, "usd", price_json(e->usd));
+    return j;
+}
+
 json_t *plan_json(const struct spec *spec, const struct plan *p) {
     json_t *items = json_array(), *notes = json_array();
     for (size_t i = 0; i < p->items.len; i++) {
@@ -47,6 +88,8 @@ json_t *plan_json(const struct spec *spec, const struct plan *p) {
     json_object_set_new(j, "dearest_usd_per_h", price_json(p->dearest_usd_per_h));
     json_object_set_new(j, "max_usd", price_json(p->max_usd));
     json_object_set_new(j, "expires", time_json(p->expires_s));
+    json_object_set_new(j, "estimate", p->has_estimate ? estimate_json(&p->estimate) : json_null());
+    json_object_set_new(j, "resource_changes", plan_changes_json(&p->resource_changes));
     return j;
 }
 
@@ -76,13 +119,13 @@ static void print_others(const struct offer_list *l, FILE *to) {
     if (l->list.len > SHOWN) fprintf(to, "  and %zu more (--json)\n", l->list.len - SHOWN);
 }
 
-static const char *effect_text(enum spec_effect e) { /* SPEC_DEADLINE has its own */
+static const char *effect_text(enum spec_effect e) {
     switch (e) {
     case SPEC_REPEATED: return "nodes are bootstrapped and validated again";
     case SPEC_SCALED: return "nodes are launched or destroyed, and all are validated again";
     case SPEC_ACCESS: return "applied to running nodes";
     case SPEC_LATER: return "from the next connection or launch on";
-    case SPEC_DEADLINE:
+    case SPEC_DEADLINE: return "applied to running nodes"; /* limits.ttl has its own */
     case SPEC_REFUSED:
     case SPEC_STACK:
     case SPEC_UNDECLARED: break;
@@ -98,7 +141,8 @@ static void print_changes(const struct plan *p, FILE *to) {
     for (size_t i = 0; i < c->list.len; i++) {
         GP_AUTO_STR struct str text = {0};
         spec_change_text(&c->list.items[i], &text);
-        if (c->list.items[i].effect == SPEC_DEADLINE) fprintf(to, "  %s (the deadline moves to %s)\n", text.s, when);
+        bool ttl = c->list.items[i].effect == SPEC_DEADLINE && strcmp(c->list.items[i].key, "limits.ttl") == 0;
+        if (ttl) fprintf(to, "  %s (the deadline moves to %s)\n", text.s, when);
         else fprintf(to, "  %s (%s)\n", text.s, effect_text(c->list.items[i].effect));
     }
 }
@@ -135,6 +179,20 @@ static void print_sources(const struct offer_list *l, FILE *to) {
     if (sources.n > 0) fputc('\n', to);
 }
 
+void drift_show(const struct plan_changes *c, FILE *to) {
+    for (size_t i = 0; i < c->list.len; i++) {
+        const struct plan_change *x = &c->list.items[i];
+        if (x->action != CHANGE_REPAIR && x->action != CHANGE_REFUSE) continue;
+        fprintf(to, "  %c %s ", x->action == CHANGE_REPAIR ? '~' : '!', change_action_name(x->action));
+        if (x->node >= 0) fprintf(to, "node %d: ", x->node);
+        GP_AUTO_FREE char *text =
+            xasprintf("%s %s: %s -> %s (%s)", x->id != NULL ? x->id : x->resource, x->key != NULL ? x->key : "",
+                      x->before != NULL ? x->before : "none", x->after != NULL ? x->after : "none", x->reason);
+        str_one_line(text);
+        fprintf(to, "%s\n", text);
+    }
+}
+
 void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
     static const char mark[] = {
         [PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~', [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
@@ -145,6 +203,7 @@ void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
         fprintf(to, "  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action), it->what ? it->what : "",
                 why ? " (" : "", why ? it->why : "", why ? ")" : "");
     }
+    drift_show(&p->resource_changes, to);
     char price[32], when[40];
     price_format(price, sizeof price, p->price_usd_per_h);
     if (p->expires_s > 0) time_format_utc(when, sizeof when, p->expires_s);
@@ -162,5 +221,8 @@ void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
     print_first(&p->offers, to);
     print_others(&p->offers, to);
     for (size_t i = 0; i < p->notes.n; i++) fprintf(to, "note: %s\n", p->notes.v[i]);
+    for (size_t i = 0; i < spec->notify.len; i++)
+        if (spec->notify.items[i].command != NULL)
+            fprintf(to, "note: notify[%zu] is a command that runs on this machine\n", i);
     if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, to);
 }

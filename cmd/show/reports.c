@@ -6,7 +6,7 @@
 
 #include "base/fs.h"
 #include "cmd/app.h"
-#include "engine/certify.h"
+#include "engine/certificate/certify.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -5,6 +5,7 @@
 #include "cmd/app.h"
 
 #include "base/json.h"
+#include "cmd/show/plan_show.h"
 #include "output/width.h"
 
 void price_format(char *dst, size_t n, double usd_per_h) {
@@ -144,6 +145,8 @@ void show_stack(const struct stack_view *v, FILE *to) {
     if (v->stack.expires_s > 0 && !gone && v->stack.expires_s <= now_s)
         str_addf(&line, ": 'gpuprov down %s' destroys what is left", v->stack.name);
     fprintf(to, "%s\n", line.s);
+    drift_show(&v->drift, to);
+    for (size_t i = 0; i < v->notes.n; i++) fprintf(to, "note: %s\n", v->notes.v[i]);
     for (size_t i = 0; i < v->unknown.list.len; i++) {
         const struct intent *u = &v->unknown.list.items[i];
         char at[32];
@@ -282,6 +285,7 @@ json_t *stack_view_json(const struct stack_view *v) {
     json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", s->name, "owner", text_json(s->owner), "uid",
                           text_json(s->uid), "spec_hash", text_json(s->spec_hash), "provider", text_json(s->provider),
                           "region", text_json(s->region), "phase", text_json(v->phase));
+    json_object_set_new(j, "unit", s->unit != NULL && s->unit[0] != '\0' ? json_any_text(s->unit) : json_null());
     json_object_set_new(j, "created", time_json(s->created_s));
     json_object_set_new(j, "expires", time_json(s->expires_s));
     json_object_set_new(j, "ends", text_json(v->ends));
@@ -292,6 +296,10 @@ json_t *stack_view_json(const struct stack_view *v) {
     json_object_set_new(j, "unknown", intents_json(&v->unknown));
     json_object_set_new(j, "unreadable", resources_json(&v->unreadable));
     json_object_set_new(j, "looked", looked_json(&v->looked));
+    json_object_set_new(j, "drift", plan_changes_json(&v->drift));
     json_object_set_new(j, "remembered", json_boolean(v->remembered));
+    json_t *notes = json_array();
+    for (size_t i = 0; i < v->notes.n; i++) json_array_append_new(notes, json_any_text(v->notes.v[i]));
+    json_object_set_new(j, "notes", notes);
     return j;
 }

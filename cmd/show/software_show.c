@@ -5,7 +5,7 @@
 #include "cmd/show/software_show.h"
 
 struct shown {
-    const struct spec_offer *offer;
+    struct strv providers; /* of the offers whose nodes get this set */
     struct software_wish wish;
     struct software_set set;
     bool launched;
@@ -22,6 +22,15 @@ static void put_before(struct software_value *v, const char *text) {
     str_put(v->why, sizeof v->why, why);
 }
 
+/* To the solver a mirror is NVIDIA's repository. */
+static void as_written(const struct spec *spec, struct software_value *source) {
+    const char *wish = spec->software.driver.source;
+    if (wish == NULL || !str_starts(wish, "http") || source->text[0] == '\0') return;
+    str_put(source->text, sizeof source->text, "mirror");
+    GP_AUTO_FREE char *why = xasprintf("the spec has it: %s", wish);
+    str_put(source->why, sizeof source->why, why);
+}
+
 /* The solver judges every value; the reasons name those that this spec does not install. */
 static void as_installed(const struct spec *spec, struct shown *s) {
     struct software_value *torch = &s->set.at[SOFTWARE_TORCH];
@@ -33,8 +42,16 @@ static void as_installed(const struct spec *spec, struct shown *s) {
     } else if (s->wish.torch == NULL) { /* neither python.torch nor a package with its build */
         put_before(torch, "not installed, because the spec has no bootstrap.python.torch");
     }
+    as_written(spec, &s->set.at[SOFTWARE_SOURCE]);
     if (spec->container.engine == ENGINE_NONE)
         put_before(&s->set.toolkit, "not installed, because the spec has no bootstrap.container");
+    char why[300];
+    for (size_t i = 0; i < spec->container.images.n; i++)
+        if (software_image_runs(spec->container.images.v[i], &s->set, &s->wish.gpu, why, sizeof why) ==
+            SOFTWARE_CONTAINER_COMPAT) {
+            GP_AUTO_FREE char *note = xasprintf("image '%.100s': %s", spec->container.images.v[i], why);
+            strv_add(&s->set.notes, note);
+        }
     if (s->launched && s->wish.os == NULL && !spec_software_written(spec))
         strv_add(&s->set.notes, "an image that has a working driver keeps its driver and CUDA");
 }
@@ -45,15 +62,17 @@ static size_t collect(const struct spec *spec, struct shown **ret) {
     struct shown *list = xcalloc(spec->offers.len * versions + 1, sizeof *list);
     for (size_t i = 0; i < spec->offers.len; i++) {
         for (size_t v = 0; v < versions; v++) {
-            struct shown one = {.offer = &spec->offers.items[i],
-                                .launched = spec_offer_launched(&spec->offers.items[i]),
-                                .more = v > 0};
+            const struct spec_offer *offer = &spec->offers.items[i];
+            struct shown one = {.launched = spec_offer_launched(offer), .more = v > 0};
             one.wish = spec_software_wish(spec, i, one.launched, v);
-            bool known = false;
-            for (size_t k = 0; k < n; k++) known = known || same(&list[k], &one);
-            if (known || software_solve(&one.wish, &one.set, NULL) != 0) continue;
-            as_installed(spec, &one);
-            list[n++] = one;
+            size_t at = 0;
+            while (at < n && !same(&list[at], &one)) at++;
+            if (at == n) {
+                if (software_solve(&one.wish, &one.set, NULL) != 0) continue;
+                as_installed(spec, &one);
+                list[n++] = one;
+            }
+            if (!strv_has(&list[at].providers, offer->provider)) strv_add(&list[at].providers, offer->provider);
         }
     }
     *ret = list;
@@ -61,7 +80,10 @@ static size_t collect(const struct spec *spec, struct shown **ret) {
 }
 
 static void release(struct shown *list, size_t n) {
-    for (size_t i = 0; i < n; i++) software_set_clear(&list[i].set);
+    for (size_t i = 0; i < n; i++) {
+        strv_clear(&list[i].providers);
+        software_set_clear(&list[i].set);
+    }
     free(list);
 }
 
@@ -79,8 +101,10 @@ json_t *software_json(const struct spec *spec) {
     size_t n = collect(spec, &list);
     for (size_t i = 0; i < n; i++) {
         const struct shown *s = &list[i];
-        json_t *j = json_pack("{s:s, s:s?, s:s?, s:b}", "provider", s->offer->provider, "gpu", spec->gpu.model, "os",
-                              s->wish.os, "left_alone", (int)left_alone(spec, s));
+        json_t *providers = json_array();
+        for (size_t k = 0; k < s->providers.n; k++) json_array_append_new(providers, json_string(s->providers.v[k]));
+        json_t *j = json_pack("{s:s, s:o, s:s?, s:s?, s:b}", "provider", s->providers.v[0], "providers", providers,
+                              "gpu", spec->gpu.model, "os", s->wish.os, "left_alone", (int)left_alone(spec, s));
         json_array_append_new(all, j);
         if (left_alone(spec, s)) continue;
         json_t *values = json_object(), *notes = json_array();
@@ -110,7 +134,8 @@ void software_show(const struct spec *spec, FILE *to) {
     size_t n = collect(spec, &list);
     for (size_t i = 0; i < n; i++) {
         const struct shown *s = &list[i];
-        fprintf(to, "%s, %s, %s:\n", s->offer->provider, spec->gpu.model != NULL ? spec->gpu.model : "no GPU",
+        GP_AUTO_FREE char *providers = strv_join(&s->providers, ", ");
+        fprintf(to, "%s, %s, %s:\n", providers, spec->gpu.model != NULL ? spec->gpu.model : "no GPU",
                 s->wish.os != NULL ? s->wish.os
                 : s->launched      ? "an image that the provider chooses"
                                    : "the system that is there");

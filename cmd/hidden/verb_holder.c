@@ -2,7 +2,7 @@
 /* gpuprov __holder: the process that holds a stack of local nodes (providers/local). Hidden. */
 #include "base/gp_base.h"
 
-#include "verbs.h"
+#include "cmd/verbs.h"
 
 #include "providers/local/local.h"
 

@@ -2,7 +2,7 @@
 /* Asks a yes-or-no question on the terminal. Runs in the verb's thread; Ctrl-C ends the wait through the engine. */
 #include "base/gp_base.h"
 
-#include "confirm.h"
+#include "cmd/ask/confirm.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #ifndef GP_CMD_CONFIRM_H
 #define GP_CMD_CONFIRM_H
 
-#include "app.h"
+#include "cmd/app.h"
 
 /* The row of the option --yes. */
 #define YES_ROW(struct_, member)                                                             \

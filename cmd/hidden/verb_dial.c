@@ -3,7 +3,7 @@
  * connected descriptor from a holder's dial socket and passes it on. Hidden. */
 #include "base/gp_base.h"
 
-#include "verbs.h"
+#include "cmd/verbs.h"
 
 #include "ssh/ssh.h"
 

@@ -3,7 +3,7 @@
  * fingerprint is known. Prints the known_hosts line if the shown key has one of the fingerprints. Hidden. */
 #include "base/gp_base.h"
 
-#include "verbs.h"
+#include "cmd/verbs.h"
 
 #include "ssh/ssh.h"
 
