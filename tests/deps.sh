@@ -60,6 +60,10 @@ part_test() {
   need fish fish
   # a browser lays out the report's page
   need chromium chromium
+  # the scripts for CI use these
+  need curl curl
+  need jq jq
+  need shellcheck shellcheck
   # the hooks for Slurm are tested against a real one, in namespaces
   need slurmctld slurmctld
   need slurmd slurmd

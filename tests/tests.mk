@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
 # Most tests wait; tests/e2e/scheduling.py keeps those that compute to one per core.
 E2E_JOBS ?= $(shell expr 3 '*' $$(nproc))
-# --sample: a part of the matrices (make test); with --rest=3 also a third of the rest (make test-ci); empty: all
+# --sample: a part of the matrices (make test); with --rest=6 also a sixth of the rest (make test-ci); empty: all
 SAMPLE ?=
 PYTEST = $(PYTHON) -m pytest -n $(E2E_JOBS) --dist loadfile --no-loadscope-reorder $(SAMPLE) $(PYTEST_ARGS)
 PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)

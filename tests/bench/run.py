@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark: `make bench`, or `run.py [--only start,launch,clouds,fanout,setup,local] [--quick] [--out FILE]`.
+"""The benchmark: `make bench`, or `run.py [--only start,launch,clouds,fanout,transfer,setup,local] [--quick] [--out FILE]`.
 
 GPUPROV_BIN names the program, B the build folder with tests/drivers. What is compared takes turns within
 one run, so that a busy machine is busy for all of it. What this machine does not have is left out, with the
@@ -20,6 +20,7 @@ import launch
 import nodes
 import setup
 import start
+import transfer
 from timing import Skip, first_line, machine, table
 
 LIMIT_S = 5400  # for all of it
@@ -122,6 +123,17 @@ Hosts are namespaces with an sshd on this machine, so most of the wall time is s
 processes. Peak memory is the sum of PSS of all of them, sampled in a separate run.
 
 """,
+    "Files to nodes and back": """gpuprov checks every file by SHA-256 on the node and renames it into place; rsync runs with `-a`.
+
+| client | meaning |
+|---|---|
+| gpuprov | `tests/drivers/transfer`: what `gpuprov cp` does, without the lookup of the stack |
+| rsync | `rsync -a -e ssh`; to many nodes one rsync per node, all at once |
+
+Nodes are sshds on this machine, so the wall time has both ends' CPU. The column "left this machine" counts what a line to a cloud would
+carry: from node to node gpuprov uses the nodes' own network.
+
+""",
     "Bootstrap of many hosts": """Ten tasks on every host: three packages, a folder, four files, a line in one of them, a link, a user, a command. The first
 run finds fresh hosts; `again` finds nothing to do. After each run the hosts are compared with what the tasks say.
 
@@ -140,7 +152,7 @@ SSH processes that stay in the background. Peak memory is the sum of PSS of all 
 
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("--only", default="start,launch,clouds,fanout,setup,local", help="parts, with commas")
+    words.add_argument("--only", default="start,launch,clouds,fanout,transfer,setup,local", help="parts, with commas")
     words.add_argument("--quick", action="store_true", help="few rounds: is it broken?")
     words.add_argument("--out", default=str(ROOT / "docs" / "benchmarks.md"))
     args = words.parse_args()
@@ -153,6 +165,8 @@ def main():
                                                                        1 if quick else 3)),
         "fanout": ("Fan-out over SSH", lambda d: fanout.run(drivers, d, [4] if quick else [32, 128],
                                                             1 if quick else 3)),
+        "transfer": ("Files to nodes and back", lambda d: transfer.run(
+            drivers, d, *((500, 16, 3, 1) if quick else (10000, 1024, 32, 5)))),
         "setup": ("Bootstrap of many hosts", lambda d: setup.run(
             drivers / "bootstrap_fleet", BUILD, d, [4] if quick else [4, 8, 32], 1 if quick else 3)),
         "local": ("Local nodes", lambda d: nodes.run(PROGRAM, d, [2] if quick else [2, 8, 32, 64],

@@ -7,8 +7,8 @@ A worker takes a whole file, in its order, so that what a file starts for all of
 files in PARTS are split: each part is one worker's.
 
 --sample: of the tests with the mark `matrix(keep=N)` (one function with many parameters) only N run. The commit
-decides which, so the same commit runs the same ones and other commits run others. Tests with the mark `long` do not
-run. --rest=N: with --sample, one Nth of what it leaves out runs too, again by commit."""
+decides which, so the same commit runs the same ones and other commits run others. The same limits large files
+(AT_MOST). Tests with the mark `long` do not run. --rest=N: with --sample, one Nth of what it leaves out runs too, again by commit."""
 import os
 import subprocess
 import zlib
@@ -19,9 +19,12 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 # Prefixes of files that compute.
 COMPUTE = ("agent/", "driver/test_driver_real.py", "verbs/test_baseline.py", "verbs/test_validate.py",
            "verbs/test_validate_bare.py")
-WAITING = ("agent/test_agent_nccl.py",)  # among those, it waits for limits
+WAITING = ("agent/test_agent_nccl.py", "agent/test_agent_job.py", "agent/test_agent_job_days.py",
+           "agent/test_agent_job_health.py", "agent/test_agent_job_reboot.py",
+           "agent/test_agent_watch.py")  # among those, they wait for limits
 # Files that take long, the longest first: begun last, one would keep all others waiting.
 LONG = ["driver/test_driver_real.py", "clouds/test_openstack_days.py", "aws/test_ec2.py", "aws/test_ec2_killed.py",
+        "aws/test_run_ec2.py", "jobs/test_run.py", "jobs/test_recover.py",
         "driver/test_driver_baddays.py", "nodes/test_local.py", "aws/test_hostile.py",
         "driver/test_driver_dnf_baddays.py", "nodes/test_bootstrap.py",
         "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
@@ -30,6 +33,9 @@ LONG = ["driver/test_driver_real.py", "clouds/test_openstack_days.py", "aws/test
 # few of them, while each part starts a lab of its own.
 PARTS = {"aws/test_ec2.py": (3, 2), "aws/test_ec2_killed.py": (3, 1), "aws/test_hostile.py": (2, 1),
          "driver/test_driver_baddays.py": (2, 2)}
+# Of each file of these folders at most so many tests run in a sample: their files test one seam at many clouds, checks and
+# faults.
+AT_MOST = {"clouds/": 12, "agent/": 16, "aws/": 16}
 # What these files start for their tests takes minutes: --rest takes all of a file's tests or none.
 TOGETHER = {"driver/test_driver_real.py", "nodes/test_vm.py"}
 
@@ -105,9 +111,18 @@ def pytest_collection_modifyitems(config, items):
         if mark := item.get_closest_marker("matrix"):
             by.setdefault((item.path, item.originalname), (mark.kwargs["keep"], []))[1].append(item)
     seed = os.environ["GPUPROV_SAMPLE"]
-    for keep, tests in by.values():
+
+    def leave_out(tests, keep):
         tests.sort(key=lambda t: zlib.crc32((seed + t.nodeid).encode()))
-        out |= set(tests[keep:])
+        out.update(tests[keep:])
+    for keep, tests in by.values():
+        leave_out(tests, keep)
+    files = {}
+    for item in items:
+        if item not in out:
+            files.setdefault(file_of(item.nodeid), []).append(item)
+    for file, tests in files.items():
+        leave_out(tests, next((n for folder, n in AT_MOST.items() if file.startswith(folder)), len(tests)))
     if rest := config.option.rest:
         def share(item):
             file = file_of(item.nodeid)

@@ -39,6 +39,7 @@ static void look(const struct tags *t, int index) {
 static void same(const struct tags *a, const struct tags *b) {
     must(str_eq(a->owner, b->owner) && str_eq(a->stack, b->stack) && str_eq(a->uid, b->uid));
     must(str_eq(a->spec_hash, b->spec_hash) && str_eq(a->hostkey, b->hostkey) && str_eq(a->regions, b->regions));
+    must(str_eq(a->unit, b->unit));
     must(str_eq(a->more_regions, b->more_regions) && a->claim == b->claim && a->attempt == b->attempt);
     must(a->created_s == b->created_s && a->expires_s == b->expires_s);
     must(a->slot_first == b->slot_first && a->slot_count == b->slot_count);

@@ -40,6 +40,19 @@ if [ "$1" = --stay ]; then while :; do sleep 1000; done; fi
 setsid "$0" --stay </dev/null >/dev/null 2>&1 &
 """
 UNIT = "[Unit]\nDescription=%s\n[Service]\nExecStart=/usr/bin/%s --stay\n[Install]\nWantedBy=multi-user.target\n"
+# The fabric manager's start script. On NVLink 5 (here: a B200 by its PCI id) NVIDIA's looks for ibstat, the module and
+# NVLSM, and starts that first.
+FABRIC_START = """#!/bin/sh
+if grep -q -x 0x2901 /lab-pci/*/device 2>/dev/null; then
+    nvlsm=/opt/nvidia/nvlsm/sbin/nvlsm
+    command -v ibstat >/dev/null || { echo "ibstat is not installed"; exit 1; }
+    grep -q '^ib_umad ' /proc/modules ||
+        { echo 'Kernel module "ib_umad" has not been loaded, fabric manager cannot start'; exit 1; }
+    [ -x $nvlsm ] || { echo "\\"$nvlsm\\" does not exist"; exit 1; }
+    $nvlsm
+fi
+exec nv-fabricmanager
+"""
 MODULE = """#include <linux/module.h>
 static int __init start(void) { return 0; }
 static void __exit stop(void) {}
@@ -156,12 +169,20 @@ class GpuRepo(Repo):
             name + exact for name in ("nvidia-dkms-%s-open" % branch, "nvidia-utils-" + branch, "nvidia-persistenced")))
         self.add("nvidia-open", full, "nvidia-driver-%s-open" % branch + exact)
         self.add("cuda-drivers", full, "nvidia-utils-" + branch + exact)
-        self.service("nvidia-fabricmanager", "nv-fabricmanager", version, match=version)
+        self.add("nvidia-fabricmanager", full, files={
+            "usr/bin/nv-fabricmanager": DAEMON % {"match": version},
+            "usr/bin/nvidia-fabricmanager-start.sh": FABRIC_START,
+            "lib/systemd/system/nvidia-fabricmanager.service": UNIT % ("nvidia-fabricmanager", "nv-fabricmanager")})
         self.service("nvidia-imex", "nvidia-imex", version, match=version)
         for name, pinned in ((branch, branch + ".*"), (version, version + "-*")):
             pin = "Package: *nvidia* cuda-drivers*\nPin: version %s\nPin-Priority: 1001\n" % pinned
             self.add("nvidia-driver-pinning-" + name, "1-1", arch="all",
                      files={"etc/apt/preferences.d/nvidia-driver-pinning-%s.pref" % name: pin})
+
+    def nvlsm(self):
+        """What NVLink 5 needs beside the fabric manager; versions are dates."""
+        self.add("nvlsm", "2025.10.14-1", files={"opt/nvidia/nvlsm/sbin/nvlsm": DAEMON % {"match": ""}})
+        self.add("infiniband-diags", "44.0-2", files={"usr/bin/ibstat": "#!/bin/sh\n"})
 
     def libraries(self, cuda="13.0", cudnn="9.17.0.29", nccl="2.30.7", nccl_cuda="13.3"):
         tag = cuda.replace(".", "-")

@@ -73,9 +73,11 @@ class Repo:
 
     def serve(self, lab, address, port=8080):
         self.address, self.port = address, port
-        self.server = lab.popen([sys.executable, "-m", "http.server", str(port), "--bind", address,
+        self.server = lab.popen([sys.executable, "-u", "-m", "http.server", str(port), "--bind", address,
                                  "--directory", str(self.folder)],
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if b"Serving" not in self.server.stdout.readline():  # else it does not listen yet
+            raise RuntimeError("the repository is not served")
 
     def sources(self):
         """The line for apt's list of sources, once it is served."""
@@ -88,6 +90,7 @@ class Repo:
         if self.server:
             self.server.kill()
             self.server.wait()
+            self.server.stdout.close()
 
 
 class RpmRepo(Repo):

@@ -18,7 +18,7 @@ SUFFIXES = (".c", ".h", ".cu", ".inc")
 #   in .h allows that header only.
 # * A room names only rooms above it in this table, so there are no circles.
 ALL = ["*.h"]
-CORE = ["core/base", "core/software", "core/spec", "core/model", "core/journal", "core/ssh", "core/output"]
+CORE = ["core/base", "core/software", "core/spec", "core/model", "core/journal", "core/ssh", "core/tree", "core/output"]
 ROOMS = {
     "core/base": (ALL, []),
     "core/software": (["software.h"], ["core/base"]),
@@ -26,7 +26,9 @@ ROOMS = {
     "core/model": (ALL, ["core/base", "core/spec"]),
     "core/journal": (["journal.h"], ["core/base", "core/spec", "core/model"]),
     "core/ssh": (["ssh.h", "link.h"], ["core/base", "core/model/event.h"]),
-    "core/output": (["output.h", "report_forms.h", "width.h"], ["core/base", "core/spec", "core/model"]),
+    # Files and folders as a stream; both sides of the wire use it.
+    "core/tree": (["list.h", "sha256.h", "tree.h"], ["core/base"]),
+    "core/output": (["export_forms.h", "output.h", "report_forms.h", "width.h"], ["core/base", "core/spec", "core/model"]),
     "templates": (["templates.h"], ["core/base"]),
     "bootstrap": (["bootstrap.h"], ["core/base", "core/software", "core/spec", "core/model", "core/ssh/link.h",
                                     "templates"]),
@@ -59,14 +61,15 @@ ROOMS = {
     "validate/agent/agent.*": (ALL, ["core/base", "validate/suite", "validate/agent/device/device.h",
                                    "validate/agent/comm/comm.*"]),
     "validate/agent/verbs.*": (ALL, ["validate/agent/agent.*"]),
-    "validate/agent/base": (["command.h", "emit.h", "engine.h", "kernlog.h", "rank_dir.h", "sha256.h", "worker.h"],
+    "validate/agent/base": (["command.h", "emit.h", "engine.h", "kernlog.h", "proc.h", "rank_dir.h", "tcp.h",
+                             "worker.h"],
                             ["core/base", "validate/agent/agent.*", "validate/agent/verbs.*"]),
     "validate/agent/cuda/kernels": (["collective.h", "gemm.h", "known.h", "memory.h"],
                                     ["validate/agent/device/numeric.h"]),
     "validate/agent/cuda": (["cuda.h", "nvml_cuda.h"], ["core/base", "validate/agent/agent.*", "validate/agent/device",
                                                         "validate/agent/cuda/kernels"]),
     "validate/agent/comm": (["comm_tcp.h", "nccl_cuda.h"],
-                            ["core/base", "validate/agent/agent.*", "validate/agent/base", "validate/agent/device",
+                            ["core/base", "core/tree", "validate/agent/agent.*", "validate/agent/base", "validate/agent/device",
                              "validate/agent/cuda", "validate/agent/comm/comm.*"]),
     "validate/agent/gang": (["gang.h"], ["core/base", "validate/agent/agent.*", "validate/agent/device"]),
     "validate/agent/checks/host": (["host.h"], ["core/base", "validate/agent/agent.*", "validate/agent/base",
@@ -80,7 +83,12 @@ ROOMS = {
                                        "validate/agent/comm", "validate/agent/gang"]),
     "validate/agent/checks/train": ([], ["core/base", "validate/agent/agent.*", "validate/agent/verbs.*",
                                          "validate/agent/device", "validate/agent/gang"]),
-    "validate/agent/cache": ([], ["core/base", "validate/agent/verbs.*", "validate/agent/base"]),
+    "validate/agent/cache": ([], ["core/base", "core/tree", "validate/agent/verbs.*", "validate/agent/base"]),
+    "validate/agent/watch": (["watch_cuda.h"], ["core/base", "validate/agent/agent.*", "validate/agent/verbs.*",
+                                                "validate/agent/base", "validate/agent/cuda",
+                                                "validate/agent/checks/gpu"]),
+    "validate/agent/job": ([], ["core/base", "validate/agent/verbs.*", "validate/agent/base"]),
+    "validate/agent/tree": ([], ["core/base", "core/tree", "validate/agent/verbs.*", "validate/agent/base"]),
     "validate/agent/checks/framework": ([], ["core/base", "validate/agent/agent.*", "validate/agent/base",
                                              "validate/agent/gang"]),
     "validate/agent/run": ([], ["core/base", "validate/suite", "validate/agent/agent.*", "validate/agent/verbs.*",
@@ -88,26 +96,33 @@ ROOMS = {
     "validate/agent/tools": ([], ["core/base"]),
     "validate/agent": ([], ["core/base", "validate/suite", "validate/agent/agent.*", "validate/agent/verbs.*",
                             "validate/agent/comm/comm.*", "validate/agent/device", "validate/agent/cuda",
-                            "validate/agent/comm", "validate/agent/checks/gpu"]),
+                            "validate/agent/comm", "validate/agent/checks/gpu", "validate/agent/watch"]),
     # The controller's half of validation, the story, the verbs.
-    "validate": (["baseline.h", "judge.h", "samples.h", "validate.h"],
+    "validate": (["baseline.h", "estimate.h", "judge.h", "samples.h", "validate.h"],
                  ["core/base", "core/spec", "core/model", "core/ssh", "bootstrap", "validate/suite"]),
     # The engine: what it takes and gives, what one run shares, making and ending machines, proving them, the verbs.
     "engine/engine.*": (ALL, CORE + ["validate"]),
     "engine/internal.*": (ALL, ["engine/engine.*"]),
-    "engine/run": (ALL, CORE + ["providers/provider.*", "providers/ssh", "bootstrap", "templates", "validate",
+    "engine/run": (ALL, CORE + ["providers/provider.*", "providers/http*", "providers/ssh", "bootstrap", "templates", "validate",
                                 "engine/engine.*", "engine/internal.*"]),
+    "engine/transfer": (["transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh"]),
     "engine/stack": (ALL, CORE + ["providers/provider.*", "templates", "engine/run", "engine/engine.*",
                                   "engine/internal.*"]),
     "engine/proof": (ALL, CORE + ["providers/provider.*", "bootstrap", "validate/suite", "validate", "engine/run",
                                   "engine/engine.*", "engine/internal.*"]),
-    "engine": (["certify.h", "kubernetes.h", "machine.h"],
+    # Jobs on ready nodes: over the engine's verbs up and down.
+    "engine/job": (["jobs.h", "job_follow.h", "job_state.h"],
+                   CORE + ["templates", "bootstrap", "providers/provider.*", "validate", "engine/run", "engine/stack",
+                           "engine/proof", "engine/transfer", "engine/engine.*", "engine/internal.*"]),
+    # Statements about nodes for other programs.
+    "engine/certificate": (ALL, CORE + ["providers/http*", "validate", "engine/engine.*", "engine/internal.*"]),
+    "engine": (["plan_file.h"],
                CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http*", "providers/ssh",
                        "validate/suite", "validate", "engine/engine.*", "engine/internal.*", "engine/run",
-                       "engine/stack", "engine/proof"]),
+                       "engine/transfer", "engine/stack", "engine/proof", "engine/certificate"]),
     "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "providers/ssh",
                         "validate",
-                        "engine/engine.*", "engine"]),
+                        "engine/engine.*", "engine/job", "engine/certificate", "engine"]),
 }
 
 # (file, header): why this one include may break the order. One that is not used is a problem too.

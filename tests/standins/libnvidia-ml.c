@@ -15,7 +15,7 @@
  *   symbol_ber=0x30d effective_ber (of link 3: 3e-13)
  *   replays=N pcie_fatal=N pcie_nonfatal=N pcie_gen=5 pcie_width=16 pcie_gen_max pcie_width_max
  *   reasons_at=9 (the reasons below only when asked for the tenth time)
- *   reasons=0x40 slow_ns=N (of the HW thermal slowdown) temperature=45 slowdown=92 power=300000 (mW)
+ *   reasons=0x40 slow_ns=N (of the HW thermal slowdown) temperature=45 slowdown=92 power=300000 (mW) busy=0 (%)
  *   clock=1980 (MHz) ecc_mode=1 ecc_default=1 mig=0 persistence=1 compute_mode=0
  *   fabric=3 fabric_status=0 fabric_health=0x1aa
  *   pid=1234 (a compute process) graphics=1234  xid=79 (an event, once)
@@ -293,6 +293,16 @@ EXPORT int nvmlDeviceGetEnforcedPowerLimit(device d, unsigned *ret) {
 EXPORT int nvmlDeviceGetClockInfo(device d, int kind, unsigned *ret) {
     BEGIN(d, "clock");
     *ret = kind == 1 ? (unsigned)get(d, "clock", 1980) : 2619;
+    return 0;
+}
+
+struct utilization {
+    unsigned gpu, memory;
+};
+
+EXPORT int nvmlDeviceGetUtilizationRates(device d, struct utilization *ret) {
+    BEGIN(d, "utilization");
+    *ret = (struct utilization){.gpu = (unsigned)counter(d, "busy", 0)};
     return 0;
 }
 

@@ -183,6 +183,7 @@ static struct resource *add(enum resource_kind kind, const char *id, const struc
     resource_set(&r.stack, s->name);
     resource_set(&r.uid, s->uid);
     resource_set(&r.spec_hash, s->spec_hash);
+    resource_set(&r.unit, s->unit);
     resource_set(&r.region, "r1");
     r.slot = slot;
     r.state = RES_RUNNING;

@@ -5,6 +5,7 @@ import json
 import signal
 import sqlite3
 import subprocess
+import time
 
 import ec2
 import pytest
@@ -83,13 +84,15 @@ def test_the_order_of_offers_does_not_decide_the_owner(cloud, offers):
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_plan_shows_the_place_of_the_nodes_that_are_there(cloud, nodes):
     """A free offer elsewhere is not tried for the second node, and another provider does not end the first one."""
-    machine(cloud, owner="123456789012-moto", stack="both", expires="2099-01-01T00:00:00Z")
+    expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6 * 3600 - 40))  # that ttl, by another clock
+    machine(cloud, owner="123456789012-moto", stack="both", expires=expires)
     spec = cloud.tmp / "both.yaml"
-    spec.write_text(json.dumps({"name": "both", "nodes": nodes, "access": {"ssh_from": ["203.0.113.0/24"]}, "offers": [
+    spec.write_text(json.dumps({"name": "both", "nodes": nodes, "limits": {"ttl": "6h"},
+                                "access": {"ssh_from": ["203.0.113.0/24"]}, "offers": [
         {"provider": "local"},
         {"provider": "aws", "regions": [REGION], "instance_type": "t3.micro", "image": {"id": cloud.moto.image()}}]}))
     got = json.loads(gpuprov(cloud, 2, "plan", "--json", str(spec), owner="").stdout)
-    assert got["expires"] == "2099-01-01T00:00:00Z"  # not limits.ttl from now on
+    assert got["expires"] == expires  # not limits.ttl from now on
     assert got["ends"] == "guest" and not any("local" in note for note in got["notes"]), got
     assert {o["provider"] for o in got["offers"]} == ({"aws"} if nodes == 2 else set()), got
 

@@ -80,9 +80,12 @@ def test_options_replace_the_values_of_the_spec(cloud):
     (["--gpu", "H100:8\nname: x"], "--gpu must be model[:count]"),
     (["--provider", "awss"], "there is no provider 'awss'"),
     (["--provider", "ssh"], "ssh: it needs 'hosts'"),
-    (["--provider", "azure"], "azure: it needs 'regions': give --region, or a SPEC with an offer of it"),
+    (["--provider", "azure"], "azure: it needs 'regions': give --region azure:NAME, or a SPEC with an offer of it"),
     (["--provider", "azure", "--region", "us-east-1"], "azure: --region: 'regions' must be lower-case"),
     (["--region", "a b"], "not a region's name"),
+    (["--region", "azure:"], "not a region's name"),
+    (["--region", "azur:eastus"], "'azur' is no provider with regions"),
+    (["--region", "local:here"], "'local' is no provider with regions"),
     (["--nodes", "0"], "--nodes"),
     (["--market", "cheap"], "--market takes one of"),
 ])

@@ -120,6 +120,15 @@ def test_a_baked_node_needs_no_step(bakery):
     assert not list(images_folder(bakery).iterdir())
 
 
+def test_the_plan_is_that_of_one_node_of_its_own_stack(bakery, spec):
+    """Whatever the number of nodes in the spec. Lines about waits name that stack, too."""
+    path = spec("name: many\nnodes: 8\nlimits: {ttl: 20m}\nbootstrap: {steps: [{name: no, run: 'sleep 12; exit 3'}]}\n")
+    failed = bakery("bake", path, code=6).err
+    assert "\nmany-bake: 1 node, free, deadline after 20m" in failed, failed
+    assert "many-bake/0 bootstrap: no: still running" in failed and "many/0" not in failed, failed
+    bakery("down", "many-bake")
+
+
 @pytest.mark.long
 def test_an_image_that_does_not_fit_is_not_used(bakery):
     none = bakery("up", bakery.write(image="baked"), code=1)

@@ -158,7 +158,7 @@ def test_every_printed_script_is_clean(gpuprov, spec, monkeypatch):
     names = names.split("steps: ")[1].strip().split(", ")
     assert {"packages", "first", "driver", "agent"} <= set(names)
     done = gpuprov("bootstrap", "--print-script", "driver", path, code=1, env=env)
-    assert "depends on the operating system: write image: {os: ubuntu-24.04}" in done.err, done
+    assert "depends on the operating system: add --os ubuntu-24.04" in done.err, done
     path = spec(text + "image: {os: ubuntu-24.04}\noffers: [{provider: aws}]\ngpu: {model: H100, count: 8}\n")
     packages = gpuprov("bootstrap", "--print-script", "driver", path, env=env).out
     assert "# For ubuntu-24.04, the image that the spec names.\n" in packages and "nvidia-open" in packages
@@ -168,6 +168,21 @@ def test_every_printed_script_is_clean(gpuprov, spec, monkeypatch):
         done = subprocess.run(["shellcheck", "-S", "error", "-"], input=text, capture_output=True, text=True,
                               check=False)
         assert done.returncode == 0, (name, done.stdout)
+
+
+def test_a_printed_script_for_a_machine_that_exists(gpuprov, spec):
+    """image.os is no key of machines that exist already: --os names their system."""
+    path = spec("name: mine\ngpu: H100:8\nbootstrap: {driver: 580, cuda: '13.0'}\n")
+    asked = gpuprov("bootstrap", "--print-script", "driver", path, code=1).err
+    assert "depends on the operating system: add --os ubuntu-24.04 or another" in asked, asked
+    ubuntu = gpuprov("bootstrap", "--print-script", "driver", "--os", "ubuntu-24.04", path).out
+    assert "# For ubuntu-24.04.\n" in ubuntu and "nvidia-driver-pinning-580" in ubuntu
+    rocky = gpuprov("bootstrap", "--print-script", "driver", "--os", "rocky-9.4", path).out
+    assert "580-open" in rocky and "nvidia-driver-pinning" not in rocky
+    for name in ("windows", "x\nreboot", "x" * 300):
+        refused = gpuprov("bootstrap", "--print-script", "driver", "--os", name, path, code=None)
+        assert refused.code in (1, 6) and refused.out == "", refused
+    assert "--os is for --print-script only" in gpuprov("bootstrap", "--os", "debian-12", path, code=1).err
 
 
 def phase(gpuprov):

@@ -176,6 +176,23 @@ def test_a_price_of_zero_is_no_price(gpuprov, tmp_path):
         assert "gpu_1x_a10" not in plan.out and "price is not known" in plan.err, plan
 
 
+@pytest.mark.parametrize("spec", [False, True])
+def test_regions_of_several_clouds_in_one_table(gpuprov, tmp_path, spec):
+    """Azure has no default region, and Google's names are none of Azure's."""
+    with FAR["azure"](tmp_path / "azure", latency=0) as azure, FAR["google"](tmp_path / "google", latency=0) as google:
+        gpuprov.env.update({**azure.env, **google.env, "HOME": str(tmp_path), "GPUPROV_STATE_DIR": str(tmp_path / "state")})
+        words = ["--region", "azure:westeurope", "--region", "google:europe-west4", "--gpu", "T4:1"]
+        if spec:
+            words.append(tmp_path / "both.yaml")
+            words[-1].write_text(json.dumps({"name": "both", "limits": {"unattended": "accept"}, "offers": [
+                {"provider": "azure", "regions": ["eastus"]}, {"provider": "google", "regions": ["us-central1"]}]}))
+        listed = gpuprov.json("offers", *words)
+        assert {(o["provider"], o["region"]) for o in listed["offers"]} <= {("azure", "westeurope"), ("google", "europe-west4")}
+        seen = [(o["provider"], o["zone"], o["type"], o["market"]) for o in listed["offers"]]
+        assert "azure" in {s[0] for s in seen} and len(seen) == len(set(seen)), listed
+        assert not any("--region" in gap["error"]["message"] for gap in listed["not_listed"]), listed
+
+
 # --- nothing is launched after its deadline ---
 
 def test_launches_that_wait_for_one_another(gpuprov, tmp_path):

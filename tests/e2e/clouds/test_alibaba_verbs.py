@@ -3,6 +3,7 @@
 kept or lost. The stand-in's nodes are addresses of loopback at which nobody answers, so a launch ends unreachable."""
 import json
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import alibaba
@@ -84,6 +85,17 @@ def test_offers_show_the_price_of_the_account(tmp_path, at_cloud, cloud):
     one = at_cloud.json("offers", spec(tmp_path, disk="500GiB"))["offers"][0]
     assert (one["currency"], one["disk_gib"]) == ("CNY", 500) and one["quota"] == "0 of 10000 vCPUs used"
     assert 0 < one["disk_usd_per_h"] < one["price_usd_per_h"] < one["price_per_h"]
+
+
+def test_offers_show_the_stock(tmp_path, at_cloud, cloud):
+    """ClosedWithStock: some are left, and no more come."""
+    cloud.stock["ecs.gn6i-c4g1.xlarge", "ap-southeast-1a"] = 3
+    path = spec(tmp_path)
+    listed = {(o["type"], o["zone"]): o["stock"] for o in at_cloud.json("offers", path)["offers"]}
+    assert listed["ecs.gn6i-c4g1.xlarge", "ap-southeast-1a"] == "low"
+    assert listed["ecs.gn6i-c4g1.xlarge", "ap-southeast-1b"] == "high"
+    head, *rows = at_cloud("offers", path).out.splitlines()
+    assert "stock" in head and any(re.search(r"xlarge .* low ", row) for row in rows), rows
 
 
 @pytest.mark.parametrize("own_network", [False, True])

@@ -446,8 +446,8 @@ def this_machine():
 
 def config(folder, machine):
     conf = folder / "conf"
-    conf.write_text("EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nHOLD=0.1\nRETRY=0.1\nMACHINE=%s\nEND=%s\nSTATE=%s\n" %
-                    (machine, SCRIPT, folder / "used"))
+    conf.write_text("EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nHOLD=1\nRETRY=1\nMACHINE=%s\nEND=%s\nSTATE=%s\nRUN=%s\n" %
+                    (machine, SCRIPT, folder / "used", folder / "run"))
     return conf
 
 

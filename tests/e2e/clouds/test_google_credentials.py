@@ -133,6 +133,22 @@ def test_where_the_project_is_from(cloud, tmp_path):
         assert "is not the id of a project" in opened(cloud, tmp_path, key, GOOGLE_CLOUD_PROJECT=bad)["message"]
 
 
+def test_where_the_region_of_an_offer_is_from(cloud, tmp_path):
+    """As gcloud: the variable, else its active configuration."""
+    def places(**more):
+        path = write_spec(tmp_path, offer={"regions": []})
+        path.write_text(path.read_text().replace('"regions": [], ', "").replace(', "regions": []', ""))
+        result = drive(cloud, tmp_path, path, "offers", **more)[1]
+        return {o["region"] for o in result["offers"]} if result["code"] == "ok" else result["message"]
+    assert "no region: give regions, run 'gcloud config set compute/region NAME'" in places()
+    (tmp_path / "configurations").mkdir()
+    (tmp_path / "configurations" / "config_default").write_text("[compute]\nregion = us-central1\n")
+    assert places() == {"us-central1"}
+    assert "europe-none9" in places(CLOUDSDK_COMPUTE_REGION="europe-none9")
+    (tmp_path / "configurations" / "config_default").write_text("[compute]\nregion = ../../x\n")
+    assert "no region" in places()
+
+
 def test_no_credentials(cloud, tmp_path):
     result = opened(cloud, tmp_path, None, GOOGLE_APPLICATION_CREDENTIALS=None)
     assert result["code"] == "auth" and result["detail"] == "NoCredentials"

@@ -270,8 +270,8 @@ def test_the_unit_deletes_its_server_at_the_deadline(eye, node, tmp_path):
     except OSError:
         machine = ""
     conf = tmp_path / "deadline.conf"
-    conf.write_text(f"EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nHOLD=0.1\nRETRY=0.5\nMACHINE={machine}\nEND={SCRIPT}\n"
-                    f"STATE={tmp_path / 'used'}\n")
+    conf.write_text(f"EXPIRES=1\nTTL=0\nGRACE=0\nTICK=1\nHOLD=1\nRETRY=1\nMACHINE={machine}\nEND={SCRIPT}\n"
+                    f"STATE={tmp_path / 'used'}\nRUN={tmp_path / 'run'}\n")
     unit = subprocess.Popen(["sh", ROOT / "templates/cloud-init/deadline.sh", conf], stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL, start_new_session=True,
                             env={"PATH": os.environ["PATH"], "END_FILE": str(node.conf)})

@@ -12,10 +12,16 @@ pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 NEWER = "6.1.0-99-amd64"
 HOLDER = ("import fcntl,time,os\nf=open('/var/lib/dpkg/lock-frontend','w')\nfcntl.lockf(f,fcntl.LOCK_EX)\n"
           "open('/held','w').close()\nwhile not os.path.exists('/release'): time.sleep(.05)\n")
+# InfiniBand's modules, built for the running kernel
+INFINIBAND = """mkdir /root/ib && cd /root/ib && k=/lib/modules/$(uname -r) && printf '%s\\n' '#include <linux/module.h>' \\
+    'MODULE_LICENSE("GPL");' >ib_umad.c && cp ib_umad.c mlx5_ib.c && echo 'obj-m := ib_umad.o mlx5_ib.o' >Makefile &&
+    make -C $k/build M=$PWD modules >/root/ib.log 2>&1 && mkdir -p $k/updates && cp ./*.ko $k/updates/ && depmod -a
+"""
 MOKUTIL = "#!/bin/sh\ncase $1 in --sb-state) echo 'SecureBoot enabled';; *) echo \"$2 is %s enrolled\"; exit 1;; esac\n"
 
 
 def fill(repo):
+    repo.nvlsm()
     repo.driver(DRIVER)
     repo.driver(LATER)
     repo.driver("590.44.01", dkms='BUILD_EXCLUSIVE_KERNEL="^5[.].*"\n')
@@ -305,6 +311,28 @@ def test_the_fabric_manager_has_the_drivers_version(made):
     assert node.sh("dpkg-query -W -f '${Version}' nvidia-fabricmanager") == DRIVER + "-1"
     assert "nv-fabricmanage" in node.sh("cat /proc/[0-9]*/comm")
     assert node.run(exact(node)).applied == []
+
+
+@pytest.mark.long
+def test_nvlink_5_gets_its_subnet_manager_too(made):
+    """A B200 by its PCI id; its switches are no PCI devices. First no repository has NVLSM, then the kernel no modules."""
+    node = made(({**H100, "device": "0x2901"},))
+    with repository(node.lab, ["nvlsm_"]):
+        node.run(exact(node), error="step 'fabric-manager': no repository of this node has the package nvlsm, which the "
+                 "fabric manager needs for NVSwitches of NVLink 5")
+    node.run(exact(node), error="step 'fabric-manager': the kernel module mlx5_ib, which NVLSM needs, cannot be loaded: "
+             "modprobe: FATAL: Module mlx5_ib not found")
+    assert "nv-fabricmanage" not in node.sh("cat /proc/[0-9]*/comm").split()
+    node.sh(INFINIBAND)
+    assert node.run(exact(node)).applied[0] == "fabric-manager"
+    assert {"nv-fabricmanage", "nvlsm"} <= set(node.sh("cat /proc/[0-9]*/comm").split())
+    assert node.sh("cat /etc/modules-load.d/gpuprov-nvlsm.conf").split() == ["mlx5_ib", "ib_umad"]
+    held = node.sh("apt-mark showhold").split()
+    assert "nvlsm" in held and "nvidia-fabricmanager" in held and "infiniband-diags" not in held, held
+    assert node.run(exact(node)).applied == []
+    node.sh("kill $(pidof -x nvlsm)")
+    assert node.run(exact(node)).applied == ["fabric-manager"]
+    assert "nvlsm" in node.sh("cat /proc/[0-9]*/comm").split()
 
 
 @pytest.mark.long

@@ -207,7 +207,7 @@ def test_half_a_line_waits_for_its_end(home, half):
 
 def test_a_question_is_shown_once(home):
     alive = home.pretend("aaaa", "Password: ")
-    home.tool("sleep", "echo x >> ~/looks; [ $(wc -l < ~/looks) -lt 4 ] || kill %d\n" % alive.pid)
+    home.tool("sleep", "echo x >> ~/looks; [ $(wc -l < ~/looks) -lt 8 ] || kill %d\n" % alive.pid)
     assert home.follow("aaaa", slice_s=3600) == "Password: \n::aaaa at 10\n::aaaa vanished killed\n"
     assert home.follow("aaaa", off=10) == "::aaaa vanished killed\n"
     alive.wait()

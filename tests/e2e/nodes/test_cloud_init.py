@@ -189,7 +189,7 @@ def test_another_instance_of_a_baked_image_starts_anew(boot):
     host = boot(ttl=3600)
     host.wait_ssh()
     # as if the image had been made of a node of ours whose time was up
-    host.sh("echo other > /etc/gpuprov/instance; echo 'TTL=1 GRACE=1 EXPIRES=1 MACHINE=another' > /etc/gpuprov/deadline.conf; "
+    host.sh("echo other > /etc/gpuprov/instance; printf 'TTL=1\\nGRACE=1\\nEXPIRES=1\\nMACHINE=another\\n' > /etc/gpuprov/deadline.conf; "
             "systemctl stop gpuprov-deadline; printf '%012d\\n' 999999 > /var/lib/gpuprov/deadline-used; "
             "systemctl reboot", check=False)
     wait_for(lambda: host.boots == 2, 120)
@@ -207,8 +207,8 @@ def test_a_shutdown_that_hangs_is_forced(tmp_path):
     script = (ROOT / "templates/cloud-init/deadline.sh").read_text()
     assert script.count("/proc/sysrq-trigger") == 2
     (tmp_path / "deadline.sh").write_text(script.replace("/proc/sysrq-trigger", str(tmp_path / "sysrq")))
-    (tmp_path / "conf").write_text("EXPIRES=%d TTL=0 GRACE=0 TICK=1 FORCE_AFTER=1 SYSRQ_AFTER=1 HOLD=0\nSTATE=%s/used\n"
-                                   % (FAR, tmp_path))
+    (tmp_path / "conf").write_text("EXPIRES=%d\nTTL=0\nGRACE=0\nTICK=1\nFORCE_AFTER=1\nSYSRQ_AFTER=1\nHOLD=0\nSTATE=%s/used\n"
+                                   "RUN=%s/run\n" % (FAR, tmp_path, tmp_path))
     p = subprocess.Popen(["sh", tmp_path / "deadline.sh", tmp_path / "conf"], stdout=subprocess.DEVNULL,
                          env={**os.environ, "PATH": "%s:%s" % (tools, os.environ["PATH"])})
     try:

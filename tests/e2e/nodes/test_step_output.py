@@ -99,7 +99,9 @@ def test_100_mb_of_output_of_five_nodes(gpuprov, spec):
 
 def test_a_step_that_prints_nothing(gpuprov, spec):
     failed = gpuprov("up", make(spec, "mute", ["exit 1"]), code=6, env=TOKEN)
-    assert "it printed nothing" in failed.err
+    assert "    it printed nothing\n" in failed.err
+    assert "step 'data': ended with status 1; it printed nothing\n" in failed.err
+    assert "gpuprov logs" not in failed.err  # it would print nothing
     assert gpuprov("logs", "mute/0", "--step", "data").out == ""
     gpuprov("down", "mute")
 

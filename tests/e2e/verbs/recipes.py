@@ -180,6 +180,21 @@ static int write_recipe(const struct report *r, const struct report_style *style
 const struct report_ops report_form_recipe = {.name = "recipe", .extension = "rcp", .write = write_recipe};
 '''
 
+EXPORT = r'''/* SPDX-License-Identifier: Apache-2.0 */
+/* A stack in one line. */
+#include "base/gp_base.h"
+
+#include "export_forms.h"
+
+static int write_recipe(const struct export_stack *s, struct str *out, struct gp_error *err) {
+    (void)err;
+    str_addf(out, "recipe of %s\n", s->name);
+    return 0;
+}
+
+const struct export_form export_form_recipe = {.name = "recipe", .write = write_recipe};
+'''
+
 VERB = r'''/* SPDX-License-Identifier: Apache-2.0 */
 /* gpuprov recipe WORD: prints WORD. */
 #include "base/gp_base.h"
@@ -236,6 +251,9 @@ RECIPES = {
     "a form of the report": Recipe(
         new={"core/output/report_recipe.c": FORM},
         rows={"core/output/report_forms.h": [(r"next\(html\)", " \\\n    next(recipe)")]}),
+    "a form of an export": Recipe(
+        new={"core/output/export_recipe.c": EXPORT},
+        rows={"core/output/export_forms.h": [(r"next\(terraform\)", " next(recipe)")]}),
     "a verb": Recipe(
         new={"cmd/verb_recipe.c": VERB},
         rows={"cmd/verbs.h": [(r"row\(version\)", " \\\n    row(recipe)")]}),

@@ -68,6 +68,23 @@ def test_explain_tells_what_is_installed(gpuprov, spec):
     assert one["container_toolkit"]["why"].startswith("the first")
 
 
+def test_explain_names_every_provider_of_a_set(gpuprov, tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("name: t\ngpu: H100:8\nlimits: {unattended: accept}\nbootstrap: {cuda: 13.0}\noffers: [{provider: aws}, "
+                    "{provider: lambda}, {provider: aws, market: spot}, {provider: runpod}]\n", encoding="utf-8")
+    text = gpuprov("check", path, "--explain").out
+    assert "\naws, lambda, H100, an image that the provider chooses:\n" in text, text
+    assert "\nrunpod, H100, the system that is there:\n" in text, text
+    sets = gpuprov.json("check", path, "--explain")["software"]
+    assert [(s["provider"], s["providers"]) for s in sets] == [("aws", ["aws", "lambda"]), ("runpod", ["runpod"])]
+
+
+def test_explain_names_the_mirror(gpuprov, spec):
+    path = spec(keys="driver: {branch: 580, source: 'https://mirror.example/nvidia'}")
+    source = values(gpuprov, path)["values"]["source"]
+    assert source == {"value": "mirror", "why": "the spec has it: https://mirror.example/nvidia"}
+
+
 def test_an_image_with_a_driver_keeps_it(gpuprov, tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("name: t\ngpu: H100\noffers: [{provider: aws}]\n", encoding="utf-8")
@@ -86,6 +103,18 @@ def test_machines_that_existed_before_are_left_alone(gpuprov, tmp_path):
     one = values(gpuprov, path)
     assert not one["left_alone"] and one["values"]["driver"]["value"] == "580"
     assert one["values"]["cuda"]["value"] == ""
+
+
+def test_an_image_whose_cuda_cannot_run_is_refused(gpuprov, spec):
+    """dstack #4007: a container of CUDA 13 on an older driver needs cuda-compat; on a V100 nothing helps."""
+    path = spec(gpu="V100", keys="container: {engine: docker, images: ['nvidia/cuda:13.0.1-base-ubuntu24.04']}")
+    refused = gpuprov("check", path, code=1).err
+    assert (f"{path}:5:50: error: GPU V100, driver 580 and image 'nvidia/cuda:13.0.1-base-ubuntu24.04': CUDA 13 has no code for "
+            "Volta GPUs (sm_70); choose an image of another CUDA") in refused
+    path = spec(keys="driver: 570, container: {engine: docker, images: ['nvidia/cuda:13.0.1-base-ubuntu24.04']}")
+    text = gpuprov("check", path, "--explain").out
+    assert "  note: image 'nvidia/cuda:13.0.1-base-ubuntu24.04': CUDA 13 needs driver 580.65.06 or later; on driver 570." in text
+    assert "works only if the image has cuda-compat" in text
 
 
 def test_the_table_is_printed(gpuprov):

@@ -10,8 +10,10 @@ import pytest
 from conftest import sanitized
 from small_disk import fill, small_disk
 
-LATER = ["run", "cp", "extend", "adopt", "audit"]
-VERBS = ["init", "check", "offers", "plan", "up", "status", "bootstrap", "ssh", "validate", "report", "logs", "down", "gc",
+LATER = ["adopt", "audit"]
+VERBS = ["init", "check", "offers", "plan", "up", "run", "exec", "attach", "wait", "cancel", "status", "extend", "bootstrap",
+         "ssh", "cp", "export", "validate",
+         "report", "verify", "logs", "down", "gc",
          "bake", "images", "doctor", "version", "schema", "providers", "checks", "completion", "help"]
 GOOD = "name: try\noffers: [{provider: local}]\n"
 
@@ -71,7 +73,7 @@ def test_unknown_verb(gpuprov):
     (["init", "nodir/y.yaml"], "could not write 'nodir/y.yaml': its folder does not exist; create it first"),
     (["report", "x", "--format", "pdf"], "text|json"),
     (["up"], "no SPEC was given, and this folder has no gpuprov.yaml"),
-    (["up", "a.yaml", "b.yaml"], "usage: gpuprov up [SPEC]"),
+    (["up", "a.yaml", "b.yaml"], "usage: gpuprov up [SPEC|PLAN|DIR]"),
     (["down", "x", "--", "y"], "takes no arguments after '--'"),
     (["ssh", "x", "ls"], "put '--' before the command 'ls'"),
     (["ssh", "x/abc"], "0 to 4095"),

@@ -14,11 +14,10 @@ import termios
 import threading
 
 import pytest
+from test_cli import VERBS
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOOD = "name: try\noffers: [{provider: local}]\n"
-VERBS = ["init", "check", "offers", "plan", "up", "status", "bootstrap", "ssh", "validate", "report", "verify", "logs", "down", "gc",
-         "bake", "images", "doctor", "version", "schema", "providers", "checks", "completion", "help"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -131,7 +130,7 @@ def test_a_closed_descriptor_is_no_other_file(gpuprov, fd, tmp_path):
     out, err = p.communicate(timeout=300)
     assert p.returncode == (1 if fd == 1 else 0), err
     if fd == 1:
-        assert "could not write the result" in err
+        assert "could not write the " in err and "result to stdout" in err
     else:
         assert out == "gc: 0 destroyed, 0 within their deadline\nlooked at: local here (owner root)\n"
     assert gpuprov("status", "--offline").out.startswith("the journal has no stacks")

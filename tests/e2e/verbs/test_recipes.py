@@ -157,5 +157,6 @@ def test_step_check_and_form_work_on_a_node(copy, spec):
         result = next(c for c in report["nodes"][0]["checks"] if c["check"] == "host.recipe")
         assert (result["verdict"], result["message"]) == ("pass", "one and one is two"), result
         assert copy("report", "fried", "--format", "recipe").out == "recipe of fried\n"
+        assert copy("export", "recipe", "fried", "--unproven").out == "recipe of fried\n"
     finally:
         copy("down", "fried", code=None)

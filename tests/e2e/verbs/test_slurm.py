@@ -62,16 +62,17 @@ HealthCheckInterval={interval}
 Prolog={t}/hooks/prolog.sh
 PrologFlags=Alloc
 SchedulerParameters=nohold_on_prolog_fail,batch_sched_delay=1,sched_interval=1
-NodeName=n1 NodeAddr=10.99.0.1 CPUs=1 State=UNKNOWN
-PartitionName=p Nodes=n1 Default=YES State=UP MaxTime=INFINITE
+{nodes}
 """
+NODES = """NodeName=n1 NodeAddr=10.99.0.1 CPUs=1 State=UNKNOWN
+PartitionName=p Nodes=n1 Default=YES State=UP MaxTime=INFINITE"""
 
 
 class Cluster:
-    def __init__(self, program, folder, interval):
+    def __init__(self, program, folder, interval, nodes=NODES):
         self.program, self.folder = program, folder
         self.conf = folder / "slurm.conf"
-        self.conf.write_text(CONF.format(t=folder, interval=interval))
+        self.conf.write_text(CONF.format(t=folder, interval=interval, nodes=nodes))
         subprocess.run([program, "init", "--slurm", folder / "hooks"], check=True, capture_output=True)
         argv = ["unshare", "-m", "-n", "-u", "-p", "-f", "--kill-child", "--mount-proc", "sh", "-c", SETUP, "sh", folder]
         self.holder = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

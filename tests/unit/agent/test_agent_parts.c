@@ -4,8 +4,8 @@
  * they are included. */
 #include "base/gp_base.h"
 
+#include "tree/sha256.h"
 #include "validate/agent/base/kernlog.h"
-#include "validate/agent/base/sha256.h"
 #include "validate/agent/checks/train/train_model.h"
 #include "validate/agent/comm/comm_tcp.h"
 #include "validate/agent/device/numeric.h"
@@ -13,7 +13,6 @@
 #include "validate/agent/base/judge.c"
 #include "validate/agent/base/kernlog.c"
 #include "validate/agent/base/result.c"
-#include "validate/agent/base/sha256.c"
 #include "validate/agent/checks/train/train_data.c"
 #include "validate/agent/checks/train/train_model.c"
 #include "validate/agent/device/device_host.c"

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #define H100 0x2330
+#define B200 0x2901
 #define V100 0x1db1
 #define HASH "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
@@ -77,6 +78,20 @@ static void a_wish_brings_its_steps(void **state) {
     assert_non_null(strstr(cuda, "LOOK='/usr/local/cuda-13.0'\n"));
     GP_AUTO_FREE char *fabric = vars(&f, "fabric-manager");
     assert_non_null(strstr(fabric, "PACKAGE='nvidia-fabricmanager'\n"));
+    assert_non_null(strstr(fabric, "NVLSM=''\n"));
+    clear(&f);
+}
+
+/* NVLink 5: its switches are no PCI devices, and the fabric manager needs the subnet manager. */
+static void a_b200_gets_nvlsm(void **state) {
+    (void)state;
+    struct fixture f;
+    GP_AUTO_STR struct str names = {0};
+    make(&f, "ubuntu-24.04", B200);
+    f.spec.software.driver.branch = (char *)(uintptr_t) "580";
+    assert_int_equal(steps(&f, &names), 0);
+    GP_AUTO_FREE char *fabric = vars(&f, "fabric-manager");
+    assert_non_null(strstr(fabric, "NVLSM='nvlsm infiniband-diags'\n"));
     clear(&f);
 }
 
@@ -195,11 +210,9 @@ static void a_clash_on_the_node_names_both_facts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wish_brings_its_steps),
-        cmocka_unit_test(keys_have_a_pinned_hash),
-        cmocka_unit_test(what_is_there_decides),
-        cmocka_unit_test(a_loaded_driver_that_fits_stays),
-        cmocka_unit_test(a_clash_on_the_node_names_both_facts),
+        cmocka_unit_test(a_wish_brings_its_steps),         cmocka_unit_test(a_b200_gets_nvlsm),
+        cmocka_unit_test(keys_have_a_pinned_hash),         cmocka_unit_test(what_is_there_decides),
+        cmocka_unit_test(a_loaded_driver_that_fits_stays), cmocka_unit_test(a_clash_on_the_node_names_both_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,6 +280,7 @@ static void test_schema_1_is_migrated(void **state) {
                                   "ALTER TABLE resources DROP COLUMN regions;"
                                   "ALTER TABLE resources DROP COLUMN account;"
                                   "ALTER TABLE resources DROP COLUMN gone_s;"
+                                  "ALTER TABLE stacks DROP COLUMN moving_s;"
                                   "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
                                   "VALUES('u1','aws',0,0,2,0),('u1','aws',1,-1,0,0);"
                                   "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"

@@ -54,6 +54,7 @@ static void random_tags(struct tags *t) {
     take(t, "attempt", xasprintf("%zu", random_below(1000)));
     take(t, "price", random_below(4) == 0 ? xstrdup("") : xasprintf("%.6g", (double)random_below(100000) / 1000));
     if (random_below(2) == 0) take(t, "claim", xstrdup("1"));
+    if (random_below(2) == 0) take(t, "unit", random_text("abcdefghijklmnopqrstuvwxyz", 26, 1, 40));
     GP_AUTO_STRV struct strv names = {0};
     for (size_t n = random_below(9); n > 0; n--) strv_take(&names, random_text(ALNUM ".-_", 62, 1, 64));
     take(t, "regions", tags_regions_text(&names));
@@ -67,9 +68,9 @@ static void random_tags(struct tags *t) {
 static bool same(const struct tags *a, const struct tags *b) {
     return str_eq(a->owner, b->owner) && str_eq(a->stack, b->stack) && str_eq(a->uid, b->uid) &&
            str_eq(a->spec_hash, b->spec_hash) && str_eq(a->hostkey, b->hostkey) && str_eq(a->regions, b->regions) &&
-           str_eq(a->more_regions, b->more_regions) && a->created_s == b->created_s && a->expires_s == b->expires_s &&
-           a->slot_first == b->slot_first && a->slot_count == b->slot_count && a->attempt == b->attempt &&
-           a->price_usd_per_h == b->price_usd_per_h && a->claim == b->claim;
+           str_eq(a->more_regions, b->more_regions) && str_eq(a->unit, b->unit) && a->created_s == b->created_s &&
+           a->expires_s == b->expires_s && a->slot_first == b->slot_first && a->slot_count == b->slot_count &&
+           a->attempt == b->attempt && a->price_usd_per_h == b->price_usd_per_h && a->claim == b->claim;
 }
 
 /* GCP's rules: keys begin with a letter; 63 characters of a-z, 0-9, '_' and '-'; 64 labels; each key once. */

@@ -465,7 +465,7 @@ static void schema(void **state) {
     assert_int_equal(json_parse(text, strlen(text), "the schema", &j, &err), 0);
     assert_string_equal(json_str(j, "$schema", ""), "https://json-schema.org/draft/2020-12/schema");
     assert_false(json_bool(j, "additionalProperties", true));
-    assert_int_equal(json_object_size(json_at(j, "properties")), 15);
+    assert_int_equal(json_object_size(json_at(j, "properties")), 18);
     assert_string_equal(json_str(j, "required.0", ""), "name");
     assert_string_equal(json_str(j, "properties.limits.properties.ttl.default", ""), "4h");
     assert_int_equal(json_int(j, "properties.nodes.anyOf.0.maximum", 0), 4096);
@@ -480,7 +480,8 @@ static void manual_page(void **state) {
 
 static void examples(void **state) {
     (void)state;
-    static const char *const files[] = {"try", "local-2", "aws-h100", "ssh-fleet", "runpod-4090", "any-cloud-h100"};
+    static const char *const files[] = {"try",         "local-2",        "aws-h100",  "ssh-fleet",
+                                        "runpod-4090", "any-cloud-h100", "job-local", "train-local"};
     for (size_t i = 0; i < GP_ARRAY_LEN(files); i++) {
         GP_AUTO_FREE char *path = xasprintf("examples/%s.yaml", files[i]);
         GP_AUTO_LOADED struct loaded l = {0};

@@ -4,6 +4,8 @@
 #include "base/gp_base.h"
 
 #include "engine/stack/claim.h"
+#include "engine/stack/cost.h"
+#include "engine/stack/deadline.h"
 #include "engine_cloud.h"
 
 static int up(struct fixture *f, struct gp_error *err) {
@@ -68,6 +70,49 @@ static void test_ended_elsewhere(void **state) {
     assert_int_equal(journal_report_get(f->e->journal, run->stack.uid, &report, &none), -GP_ENOTFOUND);
 }
 
+static int go_on(struct fixture *f, struct gp_error *err) {
+    gp_error_clear(err);
+    run_close(f->run);
+    f->run = NULL;
+    int r = run_open(f->e, f->spec, "t", &f->run, err);
+    if (r == 0) r = run_open_offers(f->run, err);
+    if (r == 0) r = run_lock(f->run, err);
+    if (r == 0) r = adopt_stack(f->run, NULL, err);
+    if (r == 0) r = claim_may_go_on(f->run, err);
+    return r == 0 ? claim_take(f->run, err) : r;
+}
+
+/* All its machines are gone, as after a preemption: a run that continues the stack keeps its deadline and its costs. A
+ * stack that was destroyed, or whose time is over, is not launched again. */
+static void test_continued_without_machines(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
+    int64_t ends_s = clock_wall_s() + 900, created_s = f->run->stack.created_s;
+    f->run->stack.expires_s = ends_s;
+    assert_int_equal(journal_stack_put(f->e->journal, &f->run->stack, NULL, &err), 0);
+    for (size_t i = 0; i < cloud.things.list.len; i++) {
+        struct resource *r = &cloud.things.list.items[i];
+        if (resource_is_machine(r)) r->state = RES_GONE;
+        r->expires_s = ends_s;
+    }
+    f->e->continues = uid;
+    assert_int_equal(go_on(f, &err), 0);
+    assert_string_equal(f->run->stack.uid, uid);
+    assert_int_equal(f->run->stack.expires_s, ends_s);
+    assert_int_equal(f->run->stack.created_s, created_s);
+    double more = cost_of(f->run, 2, 4).usd - GP_MAX(cost_so_far(f->run), 0.0);
+    assert_true(more > 1.9 && more < 2.1); /* a quarter of an hour, not the whole ttl */
+    f->run->stack.expires_s = clock_wall_s() - 5;
+    assert_int_equal(journal_stack_put(f->e->journal, &f->run->stack, NULL, &err), 0);
+    assert_int_equal(go_on(f, &err), -GP_EBUSY);
+    resource_list_clear(&cloud.things);
+    assert_int_equal(go_on(f, &err), -GP_EBUSY);
+    assert_int_equal(alive(), 0);
+    f->e->continues = NULL;
+}
+
 /* A late machine of an older stack of the name is no reason to take its identity. */
 static void test_a_leftover_is_not_the_stack(void **state) {
     struct fixture *f = *state;
@@ -122,11 +167,40 @@ static void test_expired_with_machines_is_refused(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    f->run->stack.expires_s = clock_wall_s() - 5;
-    assert_int_equal(journal_stack_put(f->e->journal, &f->run->stack, NULL, &err), 0);
+    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
     assert_int_equal(up(f, &err), -GP_EUSAGE);
     assert_non_null(strstr(err.msg, "deadline"));
     assert_int_equal(running(), 2);
+}
+
+/* The tags decide about the end, so they count, not what this journal has; the earliest machine decides. A time that
+ * gpuprov would not write is not used. */
+static void test_the_deadline_is_that_of_the_tags(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct finding found = {0};
+    GP_AUTO_STRV struct strv notes = {0};
+    assert_int_equal(launch(f, &err), 0);
+    int64_t now_s = clock_wall_s(), times[] = {now_s + 9000, now_s + 5000};
+    size_t n = 0;
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (resource_is_machine(&cloud.things.list.items[i]) && n < GP_ARRAY_LEN(times))
+            cloud.things.list.items[i].expires_s = times[n++];
+    assert_int_equal(n, 2);
+    assert_int_equal(reconcile(f->run, &found, &err), 0);
+    assert_int_equal(f->run->stack.expires_s, now_s + 5000);
+    deadline_notes(f->run, &notes);
+    assert_int_equal(notes.n, 1);
+    assert_non_null(strstr(notes.v[0], "different deadlines"));
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].expires_s == now_s + 5000)
+            cloud.things.list.items[i].expires_s = now_s + (int64_t)90 * 86400;
+    assert_int_equal(reconcile(f->run, &found, &err), 0);
+    assert_int_equal(f->run->stack.expires_s, now_s + 9000);
+    strv_clear(&notes);
+    deadline_notes(f->run, &notes);
+    assert_non_null(strstr(notes.v[0], "it is ignored"));
+    finding_clear(&found);
 }
 
 static void test_other_machines_are_refused(void **state) {
@@ -274,9 +348,11 @@ int main(void) {
         T(test_refused_takes_its_claim_back),
         T(test_somebody_elses_claim_stays),
         T(test_ended_elsewhere),
+        T(test_continued_without_machines),
         T(test_a_leftover_is_not_the_stack),
         T(test_what_reconcile_finds),
         T(test_expired_with_machines_is_refused),
+        T(test_the_deadline_is_that_of_the_tags),
         T(test_other_machines_are_refused),
         T(test_networks_of_an_offer_may_change),
         T(test_a_provider_that_does_not_open),

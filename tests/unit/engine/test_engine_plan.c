@@ -57,6 +57,59 @@ static void test_limits(void **state) {
     }
 }
 
+/* Without limits.ttl the deadline is as early as limits.max_cost requires, by the price of the offer. */
+static void test_max_cost_is_a_deadline(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct plan plan = {0};
+    struct stack s = {0};
+    assert_int_equal(offers_with(f, "max_cost: 0.9 USD", &plan, &err), 0);
+    assert_int_equal(plan.offers.list.len, 2); /* the third would live for 9 minutes */
+    assert_int_equal(plan.ttl_ms, 27 * 60000);
+    assert_true(plan.max_usd < 0.9001);
+    assert_non_null(strstr(plan.notes.v[plan.notes.n - 1], "limits.max_cost 0.9 USD allows 27m"));
+    plan_clear(&plan);
+    assert_int_equal(offers_with(f, "max_cost: 16 USD", &plan, &err), 0);
+    assert_int_equal(plan.offers.list.len, 3);
+    assert_int_equal(plan.ttl_ms, 4 * 3600000);
+    assert_true(plan.max_usd > 15.9 && plan.max_usd < 16.001);
+    plan_clear(&plan);
+    /* only the dearest place has room: its nodes end after 16 USD / 6 USD/h */
+    for (int i = 0; i < 2; i++) cloud.script[i] = (struct refusal){GP_ECAPACITY, GP_SCOPE_ZONE, "Insufficient"};
+    assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(journal_stack_get(f->e->journal, "me", "t", &s, NULL, &err), 0);
+    int64_t from_s = s.created_s > 0 ? s.created_s : clock_wall_s();
+    assert_true(llabs(s.expires_s - from_s - (int64_t)160 * 60) < 60);
+    stack_clear(&s);
+}
+
+/* 80 % of limits.max_cost are reported where somebody looks. */
+static void test_most_of_the_money_is_spent(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, "name: t\nnodes: 2\nlimits: {max_cost: 16 USD}\n" OFFERS);
+    assert_int_equal(launch(f, &err), 0);
+    for (int hours = 6; hours <= 7; hours++) {
+        struct stack_view_list views = {0};
+        GP_AUTO_STR struct str seen = {0};
+        str_add(&seen, "");
+        f->e->sink = (struct event_sink){note_text, &seen};
+        for (size_t i = 0; i < cloud.things.list.len; i++) {
+            cloud.things.list.items[i].price_usd_per_h = 1;
+            cloud.things.list.items[i].created_s = clock_wall_s() - (int64_t)hours * 3600;
+        }
+        engine_status(f->e, "t", NULL, true, &views, &err);
+        f->e->sink = (struct event_sink){0};
+        assert_int_equal(views.list.len, 1);
+        bool said = false;
+        const struct strv *notes = &views.list.items[0].notes;
+        for (size_t i = 0; i < notes->n; i++) said = said || strstr(notes->v[i], "14.00 USD are spent, 88 %") != NULL;
+        assert_int_equal(said, hours == 7);
+        assert_int_equal(strstr(seen.s, "of limits.max_cost 16 USD") != NULL, hours == 7);
+        stack_view_list_clear(&views);
+    }
+}
+
 /* A price that nobody knows cannot be held against a limit. */
 static void test_unknown_price(void **state) {
     struct fixture *f = *state;
@@ -179,23 +232,41 @@ static void test_nothing_without_approval(void **state) {
     assert_int_equal(cloud.creates, 0);
 }
 
-/* EC2's nodes power themselves off, so a changed ttl does not move their deadline: refused by plan and up. */
-static void test_deadline_that_cannot_move(void **state) {
+static void assert_deadline(struct fixture *f, int64_t expires_s) {
+    struct stack s = {0};
+    assert_int_equal(journal_stack_get(f->e->journal, "me", "t", &s, NULL, NULL), 0);
+    assert_int_equal(s.expires_s, expires_s);
+    assert_int_equal(s.moving_s, 0);
+    stack_clear(&s);
+}
+
+/* EC2's nodes end themselves: where one cannot be told, a changed ttl moves nothing, and no run is left open. */
+static void test_deadline_that_nodes_do_not_take(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     struct plan plan = {0};
+    struct stack s = {0};
     assert_int_equal(launch(f, &err), 0);
+    assert_int_equal(journal_stack_get(f->e->journal, "me", "t", &s, NULL, &err), 0);
+    int64_t before_s = s.expires_s;
+    stack_clear(&s);
     load(f, "name: t\nnodes: 2\nlimits: {ttl: 9h}\n" OFFERS);
-    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), -GP_EUSAGE);
-    assert_non_null(strstr(err.msg, "limits.ttl 9h would move the deadline of 't'"));
-    assert_non_null(strstr(err.msg, "aws cannot move the deadline of running nodes"));
-    assert_non_null(strstr(err.msg, "gpuprov down t"));
-    gp_error_clear(&err);
+    assert_int_equal(engine_plan(f->e, f->spec, &plan, &err), 0);
+    assert_true(plan.changes && plan.expires_s - before_s > 3600);
+    plan_clear(&plan);
     struct up_result res = {0};
-    assert_int_equal(engine_up(f->e, f->spec, &res, &err), -GP_EUSAGE);
+    assert_int_equal(engine_up(f->e, f->spec, &res, &err), -GP_EREACH);
     up_result_clear(&res);
-    assert_non_null(strstr(err.msg, "restore the earlier ttl"));
+    assert_non_null(strstr(err.msg, "the deadline was not moved: t/0: it was never reached"));
     assert_int_equal(running(), 2);
+    assert_deadline(f, before_s);
+    gp_error_clear(&err);
+    struct extend_req req = {.name = "t", .by_ms = (int64_t)9 * 3600 * 1000};
+    struct extend_result moved = {0};
+    assert_int_equal(engine_extend(f->e, &req, &moved, &err), -GP_EREACH);
+    assert_int_equal(moved.expires_s, moved.was_s);
+    extend_result_clear(&moved);
+    assert_deadline(f, before_s);
 }
 
 static void make_ready(struct run *run) {
@@ -278,12 +349,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_limits),
         T(test_unknown_price),
+        T(test_max_cost_is_a_deadline),
+        T(test_most_of_the_money_is_spent),
         T(test_limits_at_launch),
         T(test_closed_provider_is_reported_once),
         T(test_offers_that_are_too_small),
         T(test_a_list_that_reports_no_place),
         T(test_nothing_without_approval),
-        T(test_deadline_that_cannot_move),
+        T(test_deadline_that_nodes_do_not_take),
         T(test_changes_in_the_plan),
         T(test_lowered_limits_are_reported),
         T(test_cost_of_a_dead_node_stays),

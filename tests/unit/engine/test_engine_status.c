@@ -131,6 +131,27 @@ static void test_a_known_stack_without_credentials(void **state) {
     stack_view_list_clear(&l);
 }
 
+/* Of nodes at several clouds, status names the deadline that can be relied on least. Without a node it names none. */
+static void ends_is(struct fixture *f, const char *want) {
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    if (engine_status(f->e, "t", NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
+    assert_string_equal(l.list.items[0].ends, want);
+    stack_view_list_clear(&l);
+}
+
+static void test_who_ends_nodes_at_two_clouds(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    load(f, "name: t\nnodes: 2\noffers: [{provider: aws}, {provider: local}]\n");
+    assert_int_equal(launch(f, &err), 0);
+    resource_set(&add(RES_INSTANCE, "node-2", &f->run->stack, 2)->provider, "local");
+    ends_is(f, "guest"); /* aws: the nodes themselves; local, the last one: the provider */
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].kind == RES_INSTANCE) cloud.things.list.items[i].state = RES_GONE;
+    ends_is(f, "");
+}
+
 /* --- clouds that this machine never used --- */
 
 /* One cloud is looked at; for the other there are no credentials. It is named, and is a gap only where something
@@ -170,6 +191,14 @@ static void test_a_cloud_that_was_never_used(void **state) {
     cloud.other_no_credentials = false;
     gc_is(f, -GP_EENV, false);
     cloud.other_no_credentials = true;
+    /* the gap is the cloud that refuses, not those that this machine has no account for */
+    cloud.open_fails = true;
+    gc_is(f, -GP_EBILLED, true);
+    assert_int_equal(engine_down(f->e, &(struct down_req){.name = "other"}, &res, &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "not looked at: aws, where it may still be billed: "));
+    down_result_clear(&res);
+    gp_error_clear(&err);
+    cloud.open_fails = false;
     /* --in names it */
     strv_add(&only, "aws");
     strv_add(&only, "local");
@@ -300,6 +329,7 @@ int main(void) {
         T(test_stacks_of_tags),
         T(test_a_price_of_zero),
         T(test_places_that_cannot_be_searched),
+        T(test_who_ends_nodes_at_two_clouds),
         T(test_a_known_stack_without_credentials),
         T(test_a_cloud_that_was_never_used),
         T(test_the_spec_of_another_stack),

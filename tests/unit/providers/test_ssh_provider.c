@@ -115,7 +115,7 @@ static void test_hosts_errors(void **state) {
     }
     GP_AUTO_SSH_HOSTS struct ssh_host_list l = {0};
     struct gp_error err = {0};
-    assert_int_equal(ssh_hosts_load("/nonexistent/fleet.yaml", &l, &err), -GP_EUSAGE);
+    assert_int_equal(ssh_hosts_load("/nonexistent/fleet.yaml", NULL, &l, &err), -GP_EUSAGE);
     assert_contains(err.msg, "the hosts file: could not read '/nonexistent/fleet.yaml'");
 }
 

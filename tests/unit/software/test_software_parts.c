@@ -129,6 +129,11 @@ static void package_names(void **state) {
         {"B200", "ubuntu-24.04", "570", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, "nvidia-fabricmanager-570"},
         {"B200", "rhel-9.4", "570", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, "nvidia-fabric-manager"},
         {"L4", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_FABRIC, ""},
+        {"B200", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_NVLSM, "nvlsm infiniband-diags"},
+        {"B300", "rhel-9.4", "580", NULL, NULL, NULL, SOFTWARE_PART_NVLSM, "nvlsm infiniband-diags"},
+        {"B200", "ubuntu-24.04", "none", NULL, NULL, NULL, SOFTWARE_PART_NVLSM, ""},
+        {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_NVLSM, ""},
+        {"GB200", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_NVLSM, ""},
         {"GB200", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_IMEX, "nvidia-imex"},
         {"GB200", "ubuntu-24.04", "570", NULL, NULL, NULL, SOFTWARE_PART_IMEX, "nvidia-imex-570"},
         {"H100", "ubuntu-24.04", "580", NULL, NULL, NULL, SOFTWARE_PART_CUDA_RUNTIME, "cuda-libraries-13-0"},
@@ -175,19 +180,25 @@ static void fabric(void **state) {
     static const struct {
         const char *gpu, *text;
         int gpus, nvswitches;
-    } rows[] = {{"H100", "if an NVSwitch is found", 8, -1},
-                {"H100", "yes", 8, 4},
-                {"H100", "no", 8, 0},
-                {"H100", "no", 1, -1},
-                {"B200", "yes", 8, -1},
-                {"L40S", "no", 8, -1},
-                {"GB200", "no", 4, -1}};
+        bool nvlsm;
+    } rows[] = {{"H100", "if an NVSwitch is found", 8, -1, false},
+                {"H100", "yes", 8, 4, false},
+                {"H100", "no", 8, 0, false},
+                {"H100", "no", 1, -1, false},
+                {"H200", "yes", 8, 4, false},
+                {"B200", "yes", 8, -1, true},
+                {"B200", "no", 8, 0, false},
+                {"B300", "yes", 8, -1, true},
+                {"L40S", "no", 8, -1, false},
+                {"GB200", "yes", 4, 2, false},
+                {"GB200", "no", 4, -1, false}};
     for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
         struct software_wish w = wish_for(rows[i].gpu, "ubuntu-24.04");
         w.gpus = rows[i].gpus, w.nvswitches = rows[i].nvswitches;
         GP_AUTO_SOFTWARE_SET struct software_set s = solved(&w);
         assert_string_equal(s.fabric.text, rows[i].text);
         assert_int_equal(s.fabric_manager[0] != '\0', strcmp(rows[i].text, "no") != 0);
+        assert_int_equal(s.nvlsm, rows[i].nvlsm);
     }
 }
 
@@ -274,11 +285,45 @@ static void containers(void **state) {
     }
 }
 
+/* The CUDA of an image is read from its name. */
+static void images(void **state) {
+    (void)state;
+    static const struct {
+        const char *image, *driver, *gpu;
+        enum software_container runs;
+    } rows[] = {
+        {"nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04", "580", "V100", SOFTWARE_CONTAINER_NOT},
+        {"nvidia/cuda:13.0.1-base-ubuntu24.04", "none", "V100", SOFTWARE_CONTAINER_NOT},
+        {"registry.example:5000/nvidia/cuda:13.0@sha256:00", "580", "V100", SOFTWARE_CONTAINER_NOT},
+        {"pytorch/pytorch:2.9.1-cuda13.0-cudnn9-runtime", "580", "V100", SOFTWARE_CONTAINER_NOT},
+        {"pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime", "580", "V100", SOFTWARE_CONTAINER_RUNS},
+        {"nvidia/cuda:13.0.1-base-ubuntu24.04", "570", "H100", SOFTWARE_CONTAINER_COMPAT},
+        {"nvidia/cuda:13.0.1-base-ubuntu24.04", "580", "H100", SOFTWARE_CONTAINER_RUNS},
+        {"nvidia/cuda:13.0.1-base-ubuntu24.04", "none", "H100", SOFTWARE_CONTAINER_RUNS},
+        {"nvidia/cuda:14.0.0-base", "580", "H100", SOFTWARE_CONTAINER_UNKNOWN},
+        {"nvidia/cuda@sha256:13", "580", "V100", SOFTWARE_CONTAINER_RUNS}, /* without a tag nothing is known */
+        {"mynvidia/cuda:13.0", "580", "V100", SOFTWARE_CONTAINER_RUNS},
+        {"registry.example:5000/job", "580", "V100", SOFTWARE_CONTAINER_RUNS},
+        {"docker.io/library/busybox:1.36", "580", "V100", SOFTWARE_CONTAINER_RUNS},
+        {"job:cuda", "580", "V100", SOFTWARE_CONTAINER_RUNS},
+        {"cuda:13", "580", "V100", SOFTWARE_CONTAINER_RUNS},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        struct software_wish w = {.driver = rows[i].driver, .os = "ubuntu-24.04", .nvswitches = -1};
+        GP_AUTO_SOFTWARE_SET struct software_set set = {0};
+        char why[300];
+        assert_true(software_gpu_named(rows[i].gpu, &w.gpu));
+        assert_int_equal(software_solve(&w, &set, NULL), 0);
+        enum software_container runs = software_image_runs(rows[i].image, &set, &w.gpu, why, sizeof why);
+        if (runs != rows[i].runs) fail_msg("row %zu: %d '%s'", i, (int)runs, why);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_gpus), cmocka_unit_test(pci_ids_of_gpus), cmocka_unit_test(as_the_table_of_models),
         cmocka_unit_test(package_names), cmocka_unit_test(module_streams),  cmocka_unit_test(fabric),
-        cmocka_unit_test(comparison),    cmocka_unit_test(containers),
+        cmocka_unit_test(comparison),    cmocka_unit_test(containers),      cmocka_unit_test(images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,6 +177,7 @@ static void spec_values_have_known_names(void **state) {
                                         "pcie_min_width",
                                         "c2c_gb_per_s",
                                         "tdp_w",
+                                        "train_mfu",
                                         NULL};
     struct gpu_spec_row r, other;
     for (size_t i = 0; gpu_spec_at(i, &r); i++) {

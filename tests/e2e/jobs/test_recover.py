@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuprov run` after the loss of a node, on local nodes: which failures launch nodes again, how often, and what kills,
+signals and other gpuprovs in the middle of that leave. Jobs on EC2: aws/test_run_ec2.py."""
+import json
+import signal
+
+import pytest
+
+from snapshot import Snapshot, leftovers
+from waiting import wait_for
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: train
+nodes: {nodes}
+offers: [{{provider: local}}]
+limits: {{ttl: {ttl}}}
+validate: {{time: 1m}}
+job:
+  workdir: work
+  run: sh job.sh
+  outputs: [{{path: out, to: results}}]
+  checkpoint: {{path: ckpt, to: saved, every: 1s}}
+"""
+# Counts its steps from the checkpoint on. The first time it goes on until something ends it.
+STEPS = """\
+mkdir -p ckpt out; from=$(cat ckpt/n 2>/dev/null || echo 0); echo from $from; n=$from
+{first}
+while [ $n -lt $((from + 3)) ] || [ $from = 0 ]; do
+    n=$((n + 1)); echo $n >ckpt/.n && mv ckpt/.n ckpt/n; sleep 0.1
+done
+echo $n >out/n
+"""
+AGAIN = "launched again, then the job starts anew"
+
+# In place of a node's agent: the real one, whose words about the end of the job are changed. The watch itself has
+# tests of its own.
+STAND_IN = """\
+if [ $from = 0 ] && [ $NODE_RANK = 1 ]; then
+    agent=~/.gpuprov/agent/gpuprov-agent; mv $agent $agent.real
+    cat >$agent.new <<'EOF'
+#!/bin/sh
+[ "$1" = job ] || exec "$0.real" "$@"
+if [ "$2" = follow ]; then echo '@{"health": FOUND}'; fi
+"$0.real" "$@" | sed -u '%s'
+EOF
+    chmod +x $agent.new; mv $agent.new $agent; echo 1 >ckpt/n; sleep 11; exit 1  # the next call of follow
+fi
+"""
+FOUND = '{"n": 1, "watch": "unhealthy", "gpu": 0, "severity": "fail", "code": "xid_79", "text": "off the bus"}'
+FAULT = 's/"reason": *"exited"/"reason":"unhealthy"/; s/"unhealthy": *0/"unhealthy":1/'
+NOTICE = 's/"reason": *"exited"/"reason":"preempted"/; s/"preempted": *false/"preempted":true/'
+
+
+@pytest.fixture
+def job(tmp_path):
+    """job(FIRST, nodes=2, more=""): the path of a spec; FIRST is a part of its script."""
+    def write(first, nodes=2, more="", ttl="30m"):
+        (tmp_path / "work").mkdir(exist_ok=True)
+        (tmp_path / "work/job.sh").write_text(STEPS.replace("{first}", first))
+        path = tmp_path / "spec.yaml"
+        path.write_text(SPEC.format(nodes=nodes, ttl=ttl) + more)
+        return path
+    return write
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(gpuprov, tmp_path):
+    before = Snapshot(tmp_path)
+    yield
+    assert not list((gpuprov.state / "local").glob("*"))
+    assert gpuprov.json("status")["stacks"] == []
+    wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
+
+
+def seen(p, text, times=1):
+    """Reads stderr of a process until that many lines have the text."""
+    read = []
+    while times > 0:
+        line = p.stderr.readline()
+        read.append(line)
+        assert line, "it ended:\n" + "".join(read)
+        times -= text in line
+
+
+def lose(gpuprov, node, saved):
+    """Its machine ends, once its checkpoint is here."""
+    wait_for(saved.is_file, 120)
+    gpuprov("ssh", "train/%d" % node, "--", "(sleep 1; poweroff) >/dev/null 2>&1 &", code=None)
+
+
+def resumed(out, rank):
+    """The step at which a rank began the last time."""
+    return [int(line.split()[-1]) for line in out.splitlines() if line.startswith("[%d] from " % rank)][-1]
+
+
+@pytest.mark.long
+def test_a_lost_node_is_launched_again_and_the_job_resumes(gpuprov, job, tmp_path):
+    p = gpuprov.popen("run", "--json", job(""))
+    lose(gpuprov, 1, tmp_path / "saved/1/n")
+    out, err = p.communicate(timeout=300)
+    assert p.returncode == 0, err
+    r = json.loads(out)["job"]
+    assert (r["state"], r["recovered"], r["health"]) == ("succeeded", 1, [])
+    assert [(x["rank"], x["why"]) for x in r["replaced"]] == [(1, "is gone")] and r["replaced"][0]["job"] != r["id"]
+    assert err.count(AGAIN) == 1
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith('{"rank"')]
+    log = "\n".join("[%(rank)d] %(line)s" % line for line in lines)
+    for rank in (0, 1):
+        assert int((tmp_path / "results" / str(rank) / "n").read_text()) == resumed(log, rank) + 3 > 3
+
+
+@pytest.mark.long
+def test_the_only_node_keeps_the_deadline_of_its_stack(gpuprov, job, tmp_path):
+    p = gpuprov.popen("run", job("", nodes=1))
+    assert "from 0" in p.stdout.readline()
+    before = gpuprov.json("status")["stacks"][0]
+    lose(gpuprov, 0, tmp_path / "saved/n")
+    seen(p, AGAIN)
+    seen(p, "runs on 1 node")
+    after = gpuprov.json("status")["stacks"][0]
+    out, err = p.communicate(timeout=120)
+    assert p.returncode == 0 and resumed(out, 0) > 0, err
+    assert after["nodes"][0]["id"] != before["nodes"][0]["id"]
+    assert (after["uid"], after["expires"]) == (before["uid"], before["expires"])
+
+
+@pytest.mark.long
+def test_the_deadline_is_too_near(gpuprov, job):
+    result = gpuprov("run", "--json", job("poweroff; sleep 600", nodes=1, ttl="4m"), code=9)
+    assert any("the deadline is in " in e.get("text", "") for e in result.events)
+    assert result.json["job"]["recovered"] == 0
+
+
+@pytest.mark.long
+def test_as_often_as_the_spec_allows(gpuprov, job):
+    result = gpuprov("run", "--json", job("poweroff; sleep 600", nodes=1, more="  recover: 1\n"), code=9)
+    assert result.json["job"]["recovered"] == 1 and result.json["destroyed"] > 0
+    assert any("1 time already (job.recover)" in e.get("text", "") for e in result.events)
+
+
+@pytest.mark.parametrize("said, more, why", [
+    pytest.param(FAULT, "  on_unhealthy: replace\n", "has a fault", id="replace"),
+    pytest.param(NOTICE, "", "was preempted", marks=pytest.mark.long, id="preempted"),
+    pytest.param(FAULT, "  on_unhealthy: stop\n", None, marks=pytest.mark.long, id="stop")])
+def test_what_the_node_reports(gpuprov, job, said, more, why):
+    result = gpuprov("run", "--json", job((STAND_IN % said).replace("FOUND", FOUND), more=more), code=9 if why is None else 0)
+    r = result.json["job"]
+    assert [x["why"] for x in r["replaced"]] == [why] * r["recovered"] and r["recovered"] == (why is not None)
+    [found] = [e for e in result.events if e.get("step") == "job.health"]
+    assert (found["node"], found["status"]) == (1, "warn")
+    assert found["text"] == "unhealthy: GPU 0: off the bus (xid_79, fail)"
+    assert [(h["rank"], h["n"], h["watch"], h["gpu"], h["code"]) for h in r["health"]] == [(1, 1, "unhealthy", 0, "xid_79")]
+    given_back = any("that the job cannot use any more is destroyed" in e.get("text", "") for e in result.events)
+    assert given_back == (why is not None)
+
+
+@pytest.mark.long
+def test_exec_launches_nothing(gpuprov, job):
+    spec = job("if [ $NODE_RANK = 1 ]; then poweroff; sleep 600; fi")
+    gpuprov("up", spec)
+    result = gpuprov("exec", "--json", spec, code=9)
+    assert any("node 1 is gone: only 'gpuprov run' launches nodes again" in e.get("text", "") for e in result.events)
+    assert result.json["job"]["recovered"] == 0
+    gpuprov("down", "train")
+
+
+def test_down_in_the_middle_is_not_undone(gpuprov, job):
+    p = gpuprov.popen("run", job(""))
+    assert "from 0" in p.stdout.readline()
+    gpuprov("down", "train")
+    _out, err = p.communicate(timeout=180)
+    assert p.returncode not in (0, 130) and AGAIN not in err and "create:" not in err.split("runs on 2 nodes")[1], err
+
+
+PHASES = {"given back": AGAIN, "launch": "create:", "check": "checking the node"}
+
+
+@pytest.mark.matrix(keep=1)
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT])
+def test_killed_while_nodes_are_launched_again(gpuprov, job, tmp_path, phase, sig):
+    spec = job("")
+    p = gpuprov.popen("run", spec)
+    lose(gpuprov, 1, tmp_path / "saved/1/n")
+    seen(p, AGAIN)
+    if phase != "given back":
+        seen(p, PHASES[phase])
+    p.send_signal(sig)
+    _out, err = p.communicate(timeout=120)
+    if sig == signal.SIGINT:
+        assert p.returncode == 130 and "nothing is left" in err, err
+        return
+    again = gpuprov("run", spec)
+    assert resumed(again.out, 0) > 0 and resumed(again.out, 1) > 0

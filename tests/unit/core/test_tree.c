@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two sides of a transfer: together in memory, and each against another side that lies. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+#include "folder.h"
+#include "tree/take.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char *dir; /* of this test */
+
+static char *path_of(const char *name) { return fs_join(dir, name); }
+
+static void put(const char *name, const char *text) {
+    GP_AUTO_FREE char *path = path_of(name);
+    assert_int_equal(fs_write_atomic(path, text, strlen(text), 0644, NULL), 0);
+}
+
+static void make_dir(const char *name) {
+    GP_AUTO_FREE char *path = path_of(name);
+    assert_int_equal(fs_mkdirs(path, 0755, NULL), 0);
+}
+
+static bool there(const char *name) {
+    GP_AUTO_FREE char *path = path_of(name);
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+static int setup(void **state) {
+    (void)state;
+    char name[256];
+    dir = xstrdup(make_folder(name, sizeof name, "tree"));
+    return dir == NULL;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    int r = fs_remove_tree(dir, NULL);
+    free(dir);
+    return r;
+}
+
+/* Carries bytes from one to the other, at most `piece` at a time. */
+static int carry(struct tree_side *from, struct tree_side *to, size_t piece, bool *moved, struct gp_error *err) {
+    size_t n = 0;
+    const void *p = tree_out(from, &n);
+    n = GP_MIN(n, piece);
+    if (n == 0) return 0;
+    GP_AUTO_FREE void *copy = xmalloc(n);
+    memcpy(copy, p, n);
+    tree_sent(from, n);
+    *moved = true;
+    return tree_feed(to, copy, n, err);
+}
+
+static int copy_with(const struct tree_give_opts *give, const struct tree_take_opts *take, size_t piece,
+                     struct tree_stats *ret, struct gp_error *err) {
+    struct tree_side *g = tree_giver(give), *t = tree_taker(take);
+    enum tree_state gs = TREE_BUSY, ts = TREE_BUSY;
+    tree_side_greet(g);
+    tree_side_greet(t);
+    g->greeted = t->greeted = false;
+    int r = 0;
+    for (bool moved = true; r == 0 && (gs != TREE_ENDED || ts != TREE_ENDED);) {
+        assert_true(moved || gs == TREE_BUSY || ts == TREE_BUSY); /* no standstill */
+        moved = false;
+        r = tree_work(g, &gs, err);
+        if (r == 0) r = carry(g, t, piece, &moved, err);
+        if (r == 0) r = tree_work(t, &ts, err);
+        if (r == 0) r = carry(t, g, piece, &moved, err);
+    }
+    if (ret != NULL) {
+        *ret = t->stats;
+        ret->notes = (struct strv){0};
+    }
+    tree_side_free(g);
+    tree_side_free(t);
+    return r;
+}
+
+static int copy(const char *from, const char *to, size_t piece, struct tree_stats *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *src = path_of(from), *dst = path_of(to);
+    const struct tree_give_opts give = {.root = src};
+    const struct tree_take_opts take = {.root = dst, .inside = true};
+    return copy_with(&give, &take, piece, ret, err);
+}
+
+static void copies_in_pieces_of_any_size(void **state) {
+    (void)state;
+    const size_t pieces[] = {1, 7, 4096, 1 << 20};
+    make_dir("s/a/b");
+    put("s/a/b/c", "content");
+    put("s/x", "");
+    for (size_t i = 0; i < GP_ARRAY_LEN(pieces); i++) {
+        GP_AUTO_FREE char *to = xasprintf("t%zu", i), *c = xasprintf("t%zu/a/b/c", i), *full = path_of(c);
+        GP_AUTO_STR struct str text = {0};
+        struct tree_stats stats = {0};
+        struct gp_error err = {0};
+        if (copy("s", to, pieces[i], &stats, &err) != 0) fail_msg("%s", err.msg);
+        assert_int_equal(stats.files_sent, 2);
+        assert_int_equal(fs_read(full, 100, &text, NULL), 0);
+        assert_string_equal(text.s, "content");
+        if (copy("s", to, pieces[i], &stats, &err) != 0) fail_msg("%s", err.msg);
+    }
+}
+
+/* --- a taker that hears lies --- */
+
+struct liar {
+    struct tree_side *t;
+    struct tree_buf b;
+};
+
+static struct liar liar_open(const char *to) {
+    GP_AUTO_FREE char *root = path_of(to);
+    const struct tree_take_opts take = {.root = root, .inside = true, .mirror = true};
+    struct liar l = {.t = tree_taker(&take)};
+    tree_buf_add(&l.b, TREE_MAGIC, TREE_MAGIC_N);
+    size_t at = frame_begin(&l.b, TREE_BEGIN);
+    frame_u8(&l.b, 0);
+    frame_end(&l.b, at);
+    return l;
+}
+
+static void say_entry(struct liar *l, char type, const char *path, uint64_t size, const char *link) {
+    struct tree_entry e = {.type = type, .mode = 0644, .size = size, .path = (char *)(uintptr_t)path};
+    e.link = (char *)(uintptr_t)link;
+    size_t at = frame_begin(&l->b, TREE_LIST);
+    entry_put(&l->b, &e);
+    frame_end(&l->b, at);
+}
+
+static void say_file(struct liar *l, uint32_t index, uint64_t offset) {
+    size_t at = frame_begin(&l->b, TREE_FILE);
+    frame_u32(&l->b, index);
+    frame_u64(&l->b, offset);
+    frame_end(&l->b, at);
+}
+
+static void say_data(struct liar *l, const char *text) {
+    size_t at = frame_begin(&l->b, TREE_DATA);
+    tree_buf_add(&l->b, text, strlen(text));
+    frame_end(&l->b, at);
+}
+
+static void say_end(struct liar *l, const char *content) {
+    struct tree_hash h;
+    unsigned char hash[TREE_HASH];
+    tree_hash_init(&h);
+    tree_hash_add(&h, content, strlen(content));
+    tree_hash_end(&h, hash);
+    size_t at = frame_begin(&l->b, TREE_FILE_END);
+    tree_buf_add(&l->b, hash, sizeof hash);
+    frame_u8(&l->b, 0);
+    frame_end(&l->b, at);
+}
+
+static int flush(struct liar *l, struct gp_error *err) {
+    enum tree_state state = TREE_BUSY;
+    int r = tree_feed(l->t, l->b.p + l->b.off, l->b.len - l->b.off, err);
+    tree_buf_drop(&l->b, l->b.len - l->b.off);
+    while (r == 0 && state == TREE_BUSY) r = tree_work(l->t, &state, err);
+    return r;
+}
+
+static void liar_close(struct liar *l) {
+    tree_side_free(l->t);
+    tree_buf_clear(&l->b);
+}
+
+/* The taker refuses an answer that its request does not allow. */
+static void refused(struct liar *l) {
+    struct gp_error err = {0};
+    assert_int_equal(flush(l, &err), -GP_EPROTO);
+    liar_close(l);
+}
+
+static void paths_that_lead_out_are_refused(void **state) {
+    (void)state;
+    static const char *const paths[] = {"..",
+                                        "../x",
+                                        "/etc/x",
+                                        "a/../../x",
+                                        "a/..",
+                                        ".",
+                                        "a/./b",
+                                        "a//b",
+                                        "a/",
+                                        "",
+                                        "/",
+                                        "./a",
+                                        "a/.",
+                                        ".gpuprov-part.lock",
+                                        "a/.gpuprov-part.x"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(paths); i++) {
+        struct liar l = liar_open("t");
+        say_entry(&l, 'f', paths[i], 1, NULL);
+        refused(&l);
+    }
+    assert_false(there("x"));
+}
+
+static void nothing_is_written_through_a_link(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    make_dir("outside");
+    make_dir("t");
+    GP_AUTO_FREE char *link = path_of("t/d"), *outside = path_of("outside");
+    /* a link that the other side makes, and then uses as a folder */
+    struct liar l = liar_open("t");
+    say_entry(&l, 'l', "in", 0, "sub");
+    say_entry(&l, 'f', "in/x", 1, NULL);
+    assert_int_equal(flush(&l, &err), -GP_EIO);
+    assert_non_null(strstr(err.msg, "below a link"));
+    liar_close(&l);
+    /* one that appears between the list and the content */
+    l = liar_open("t");
+    say_entry(&l, 'd', "d", 0, NULL);
+    say_entry(&l, 'f', "d/x", 1, NULL);
+    err = (struct gp_error){0};
+    assert_int_equal(flush(&l, &err), 0);
+    place_forget(&l.t->taker->place);
+    assert_int_equal(rmdir(link), 0);
+    assert_int_equal(symlink(outside, link), 0);
+    say_file(&l, 1, 0);
+    assert_int_equal(flush(&l, &err), -GP_EIO);
+    liar_close(&l);
+    assert_false(there("outside/x"));
+}
+
+static void links_that_lead_out_are_left_out(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    struct liar l = liar_open("t");
+    say_entry(&l, 'd', "d", 0, NULL);
+    say_entry(&l, 'l', "d/a", 0, "/etc/passwd");
+    say_entry(&l, 'l', "d/b", 0, "../../x");
+    say_entry(&l, 'l', "d/c", 0, "x/../../../x");
+    say_entry(&l, 'l', "d/ok", 0, "../y");
+    assert_int_equal(flush(&l, &err), 0);
+    assert_int_equal(l.t->stats.left_out, 3);
+    liar_close(&l);
+    assert_true(there("t/d/ok"));
+    assert_false(there("t/d/a") || there("t/d/b") || there("t/d/c"));
+}
+
+static void frames_out_of_turn_are_refused(void **state) {
+    (void)state;
+    struct liar l = liar_open("t");
+    say_entry(&l, 'f', "b", 1, NULL);
+    say_entry(&l, 'f', "a", 1, NULL); /* not in order */
+    refused(&l);
+    l = liar_open("t");
+    say_entry(&l, 'f', "a", 1, NULL);
+    say_entry(&l, 'f', "a", 1, NULL); /* twice */
+    refused(&l);
+    l = liar_open("t");
+    say_entry(&l, 'f', "no/folder", 1, NULL);
+    refused(&l);
+    l = liar_open("t");
+    say_file(&l, 0, 0); /* nothing was listed */
+    refused(&l);
+    l = liar_open("t");
+    say_data(&l, "x");
+    refused(&l);
+    l = liar_open("t");
+    frame_end(&l.b, frame_begin(&l.b, TREE_DONE)); /* before anything */
+    refused(&l);
+    l = liar_open("t");
+    size_t at = frame_begin(&l.b, TREE_BEGIN); /* twice */
+    frame_u8(&l.b, 0);
+    frame_end(&l.b, at);
+    refused(&l);
+    l = liar_open("t");
+    at = frame_begin(&l.b, TREE_LISTED); /* a wrong count would remove files (mirror) */
+    frame_u32(&l.b, 7);
+    frame_u8(&l.b, 0);
+    frame_u64(&l.b, 0);
+    frame_end(&l.b, at);
+    refused(&l);
+    l = liar_open("t");
+    tree_buf_add(&l.b, "\xff\xff\xff\xff\xff", 5);
+    refused(&l);
+}
+
+static void content_is_what_was_announced(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    struct liar l = liar_open("t");
+    say_entry(&l, 'f', "a", 3, NULL);
+    assert_int_equal(flush(&l, &err), 0);
+    say_file(&l, 0, 0);
+    say_data(&l, "four");
+    refused(&l); /* too many bytes */
+    assert_false(there("t/a"));
+    l = liar_open("t");
+    say_entry(&l, 'f', "a", 3, NULL);
+    assert_int_equal(flush(&l, &err), 0);
+    say_file(&l, 0, 0);
+    say_data(&l, "two");
+    say_end(&l, "one"); /* another hash */
+    refused(&l);
+    assert_false(there("t/a"));
+    l = liar_open("t");
+    say_entry(&l, 'f', "a", 3, NULL);
+    assert_int_equal(flush(&l, &err), 0);
+    say_file(&l, 0, 0);
+    say_data(&l, "tw");
+    say_end(&l, "tw"); /* too short */
+    refused(&l);
+    l = liar_open("t");
+    say_entry(&l, 'f', "a", 3 << 20, NULL);
+    assert_int_equal(flush(&l, &err), 0);
+    say_file(&l, 0, 1 << 20); /* an offset that was not offered */
+    refused(&l);
+    assert_false(there("t/a"));
+    l = liar_open("t");
+    say_entry(&l, 'f', "a", 3, NULL);
+    assert_int_equal(flush(&l, &err), 0);
+    say_file(&l, 0, 0);
+    say_data(&l, "yes");
+    say_end(&l, "yes");
+    assert_int_equal(flush(&l, &err), 0);
+    liar_close(&l);
+    assert_true(there("t/a"));
+}
+
+static void an_early_end_removes_nothing(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    make_dir("t");
+    put("t/mine", "mine");
+    struct liar l = liar_open("t"); /* mirrors */
+    assert_int_equal(flush(&l, &err), 0);
+    liar_close(&l);
+    assert_true(there("t/mine"));
+}
+
+/* --- a giver that hears lies --- */
+
+static struct tree_side *giver_of(const char *from) {
+    GP_AUTO_FREE char *root = path_of(from);
+    const struct tree_give_opts give = {.root = root};
+    struct tree_side *g = tree_giver(&give);
+    enum tree_state state = TREE_BUSY;
+    g->greeted = true;
+    while (state == TREE_BUSY) assert_int_equal(tree_work(g, &state, NULL), 0);
+    return g;
+}
+
+static int ask(struct tree_side *g, uint32_t index, unsigned how, uint64_t offset, struct gp_error *err) {
+    struct tree_buf b = {0};
+    size_t at = frame_begin(&b, TREE_WANT);
+    frame_u32(&b, index);
+    frame_u8(&b, (uint8_t)how);
+    if (how == TREE_RESUME) frame_u64(&b, offset);
+    if (how != TREE_WHOLE) tree_buf_add(&b, (unsigned char[TREE_HASH]){0}, TREE_HASH);
+    frame_end(&b, at);
+    int r = tree_feed(g, b.p, b.len, err);
+    tree_buf_clear(&b);
+    return r;
+}
+
+static void wants_are_of_listed_files(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t index;
+        unsigned how;
+        uint64_t offset;
+    } wrong[] = {{7, TREE_WHOLE, 0}, {0, TREE_WHOLE, 0}, /* a folder */
+                 {1, 9, 0},          {1, TREE_RESUME, 0}, {1, TREE_RESUME, 5}, {1, TREE_RESUME, 1 << 20}};
+    make_dir("s/d");
+    put("s/d/f", "text");
+    for (size_t i = 0; i < GP_ARRAY_LEN(wrong); i++) {
+        struct tree_side *g = giver_of("s");
+        struct gp_error err = {0};
+        assert_int_equal(ask(g, wrong[i].index, wrong[i].how, wrong[i].offset, &err), -GP_EPROTO);
+        tree_side_free(g);
+    }
+    struct tree_side *g = giver_of("s");
+    struct gp_error err = {0};
+    assert_int_equal(ask(g, 1, TREE_WHOLE, 0, &err), 0);
+    assert_int_equal(ask(g, 1, TREE_WHOLE, 0, &err), -GP_EPROTO); /* twice */
+    tree_side_free(g);
+}
+
+static void a_file_that_became_a_link_is_not_read(void **state) {
+    (void)state;
+    make_dir("s");
+    put("s/f", "text");
+    put("secret", "secret");
+    struct tree_side *g = giver_of("s");
+    GP_AUTO_FREE char *f = path_of("s/f"), *secret = path_of("secret");
+    assert_int_equal(unlink(f), 0);
+    assert_int_equal(symlink(secret, f), 0);
+    struct gp_error err = {0};
+    enum tree_state ts = TREE_BUSY;
+    size_t n = 0;
+    assert_int_equal(ask(g, 0, TREE_WHOLE, 0, &err), 0);
+    assert_int_equal(tree_work(g, &ts, &err), 0);
+    const char *p = tree_out(g, &n);
+    assert_null(memmem(p, n, "secret", 6));
+    assert_int_equal(g->stats.left_out, 1);
+    tree_side_free(g);
+}
+
+/* Files of another copy that was interrupted are not given, but counted; its lock holds nothing of the user's. */
+static void own_files_are_left_out_and_counted(void **state) {
+    (void)state;
+    make_dir("s/a");
+    put("s/fine", "x");
+    put("s/a/.gpuprov-part.0123456789abcdef", "half of a file");
+    put("s/.gpuprov-part.lock", "0000000000000005 77\n");
+    put("s/a/.gpuprov-part.clock", "a text of more than sixty-four bytes, which somebody may well want to keep");
+    struct tree_stats stats = {0};
+    struct gp_error err = {0};
+    if (copy("s", "t", 4096, &stats, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(stats.left_out, 2);
+    assert_int_equal(stats.files, 1);
+    assert_true(there("t/fine"));
+    assert_false(there("t/a/.gpuprov-part.0123456789abcdef"));
+}
+
+/* A file below /proc has 0 bytes until it is read. */
+static void content_without_a_size_is_left_out(void **state) {
+    (void)state;
+    struct tree_stats stats = {0};
+    struct gp_error err = {0};
+    GP_AUTO_FREE char *link = path_of("version");
+    assert_int_equal(symlink("/proc/version", link), 0);
+    if (copy("version", "t", 4096, &stats, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(stats.left_out, 1);
+    assert_false(there("t"));
+    put("empty", "");
+    if (copy("empty", "t", 4096, &stats, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(stats.left_out, 0);
+    assert_true(there("t"));
+}
+
+static void count_beat(void *ctx) { ++*(int *)ctx; }
+
+/* Listing and removing much is one call: meanwhile the other side must hear of this one. */
+static void long_calls_have_a_beat(void **state) {
+    (void)state;
+    int listed = 0, removed = 0;
+    make_dir("s/a");
+    put("s/a/b", "x");
+    make_dir("t");
+    put("t/old", "x");
+    put("t/older", "x");
+    GP_AUTO_FREE char *src = path_of("s"), *dst = path_of("t");
+    const struct tree_give_opts give = {.root = src, .beat = {count_beat, &listed}};
+    const struct tree_take_opts take = {.root = dst, .mirror = true, .beat = {count_beat, &removed}};
+    struct gp_error err = {0};
+    if (copy_with(&give, &take, 4096, NULL, &err) != 0) fail_msg("%s", err.msg);
+    assert_false(there("t/old"));
+    assert_int_equal(listed, 2);
+    assert_in_range(removed, 4, 20);
+}
+
+static void requests_are_decoded_strictly(void **state) {
+    (void)state;
+    const struct tree_give_opts give = {.root = "/"};
+    struct tree_side *s = tree_giver(&give);
+    const struct tree_request q = {.verb = TREE_TAKE, .path = (char *)(uintptr_t) "a/b", .mirror = true, .id = 5};
+    tree_side_ask(s, &q);
+    size_t n = 0, used = 0;
+    const unsigned char *p = tree_out(s, &n);
+    for (size_t i = 0; i < n; i++) { /* not all of it is there yet */
+        struct tree_request got = {0};
+        assert_int_equal(tree_request_get(p, i, &got, &used, NULL), 0);
+        assert_int_equal(used, 0);
+    }
+    struct tree_request got = {0};
+    assert_int_equal(tree_request_get(p, n, &got, &used, NULL), 0);
+    assert_int_equal(used, n);
+    assert_string_equal(got.path, "a/b");
+    assert_true(got.verb == TREE_TAKE && got.mirror && !got.ignore && got.id == 5);
+    tree_request_clear(&got);
+    GP_AUTO_FREE unsigned char *bad = xmalloc(n);
+    memcpy(bad, p, n);
+    bad[TREE_MAGIC_N + 5] = 9; /* the version */
+    struct gp_error err = {0};
+    assert_int_equal(tree_request_get(bad, n, &got, &used, &err), -GP_EPROTO);
+    assert_non_null(strstr(err.msg, "gpuprov bootstrap"));
+    bad[0] = 'x';
+    assert_int_equal(tree_request_get(bad, n, &got, &used, NULL), -GP_EPROTO);
+    tree_side_free(s);
+}
+
+static void hashes_of_parts_and_holes(void **state) {
+    (void)state;
+    struct tree_hash a, b;
+    unsigned char x[TREE_HASH], y[TREE_HASH];
+    GP_AUTO_FREE unsigned char *zeros = xcalloc(1, 5 << 20);
+    const uint64_t sizes[] = {0, 1, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 7};
+    for (size_t i = 0; i < GP_ARRAY_LEN(sizes); i++) {
+        tree_hash_init(&a);
+        tree_hash_init(&b);
+        tree_hash_add(&a, "head", 4);
+        tree_hash_add(&b, "head", 4);
+        tree_hash_add(&a, zeros, (size_t)sizes[i]);
+        tree_hash_zeros(&b, sizes[i]);
+        tree_hash_end(&a, x);
+        tree_hash_end(&b, y);
+        assert_memory_equal(x, y, sizeof x);
+        tree_hash_zeros(&b, 1);
+        tree_hash_end(&b, y);
+        assert_memory_not_equal(x, y, sizeof x);
+    }
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(copies_in_pieces_of_any_size),
+                                       TEST(paths_that_lead_out_are_refused),
+                                       TEST(nothing_is_written_through_a_link),
+                                       TEST(links_that_lead_out_are_left_out),
+                                       TEST(own_files_are_left_out_and_counted),
+                                       TEST(content_without_a_size_is_left_out),
+                                       TEST(long_calls_have_a_beat),
+                                       TEST(frames_out_of_turn_are_refused),
+                                       TEST(content_is_what_was_announced),
+                                       TEST(an_early_end_removes_nothing),
+                                       TEST(wants_are_of_listed_files),
+                                       TEST(a_file_that_became_a_link_is_not_read),
+                                       TEST(requests_are_decoded_strictly),
+                                       TEST(hashes_of_parts_and_holes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
