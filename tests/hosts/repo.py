@@ -73,10 +73,12 @@ class Repo:
 
     def serve(self, lab, address, port=8080):
         self.address, self.port = address, port
-        self.server = lab.popen([sys.executable, "-u", "-m", "http.server", str(port), "--bind", address,
-                                 "--directory", str(self.folder)],
-                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        if b"Serving" not in self.server.stdout.readline():  # else it does not listen yet
+        self.start(lab, ["-m", "http.server", str(port), "--bind", address, "--directory", str(self.folder)])
+
+    def start(self, lab, args):
+        """Starts a server written in Python, which prints a line with 'Serving' once it listens."""
+        self.server = lab.popen([sys.executable, "-u", *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if b"Serving" not in self.server.stdout.readline():
             raise RuntimeError("the repository is not served")
 
     def sources(self):

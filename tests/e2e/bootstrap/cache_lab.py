@@ -38,7 +38,9 @@ tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 tls.load_cert_chain("../crt", "../crt.key")
 secure.socket = tls.wrap_socket(secure.socket, server_side=True, do_handshake_on_connect=False)
 threading.Thread(target=secure.serve_forever, daemon=True).start()
-http.server.ThreadingHTTPServer((sys.argv[1], 8080), Handler).serve_forever()
+plain = http.server.ThreadingHTTPServer((sys.argv[1], 8080), Handler)
+print("Serving")
+plain.serve_forever()
 """
 
 
@@ -53,7 +55,7 @@ class CountingRepo(Repo):
                         "-days", "2", "-subj", "/CN=repo.example", "-addext", "subjectAltName=DNS:repo.example",
                         "-keyout", str(self.certificate) + ".key", "-out", self.certificate], check=True,
                        capture_output=True)
-        self.server = lab.popen([sys.executable, "-c", SERVER, address, str(self.folder)])
+        self.start(lab, ["-c", SERVER, address, str(self.folder)])
 
     def fetched(self):
         """The names of the packages that were fetched, one for each request."""
