@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark: `make bench`, or `run.py [--only start,launch,clouds,fanout,transfer,setup,local] [--quick] [--out FILE]`.
+"""The benchmark: `make bench`, or `run.py [--only start,launch,clouds,fanout,transfer,joblog,setup,local] [--quick] [--out FILE]`.
 
 GPUPROV_BIN names the program, B the build folder with tests/drivers. What is compared takes turns within
 one run, so that a busy machine is busy for all of it. What this machine does not have is left out, with the
@@ -16,6 +16,7 @@ import time
 
 import clouds
 import fanout
+import joblog
 import launch
 import nodes
 import setup
@@ -134,6 +135,16 @@ Nodes are sshds on this machine, so the wall time has both ends' CPU. The column
 carry: from node to node gpuprov uses the nodes' own network.
 
 """,
+    "Log of a job on many nodes": """Every node prints numbered lines at a fixed pace. A run counts only if every line of every node arrives, in order.
+
+| client | meaning |
+|---|---|
+| gpuprov | `gpuprov exec`: the node keeps the log, the client merges all logs and puts the rank in front of each line |
+| OpenSSH | one `ssh` per node, each into a file of its own: nothing is merged or kept |
+
+The nodes are local, so programs, sshds, agents and client share the cores. Client CPU is that of all client processes.
+
+""",
     "Bootstrap of many hosts": """Ten tasks on every host: three packages, a folder, four files, a line in one of them, a link, a user, a command. The first
 run finds fresh hosts; `again` finds nothing to do. After each run the hosts are compared with what the tasks say.
 
@@ -152,7 +163,7 @@ SSH processes that stay in the background. Peak memory is the sum of PSS of all 
 
 def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("--only", default="start,launch,clouds,fanout,transfer,setup,local", help="parts, with commas")
+    words.add_argument("--only", default="start,launch,clouds,fanout,transfer,joblog,setup,local", help="parts, with commas")
     words.add_argument("--quick", action="store_true", help="few rounds: is it broken?")
     words.add_argument("--out", default=str(ROOT / "docs" / "benchmarks.md"))
     args = words.parse_args()
@@ -167,6 +178,8 @@ def main():
                                                             1 if quick else 3)),
         "transfer": ("Files to nodes and back", lambda d: transfer.run(
             drivers, d, *((500, 16, 3, 1) if quick else (10000, 1024, 32, 5)))),
+        "joblog": ("Log of a job on many nodes", lambda d: joblog.run(
+            PROGRAM, d, *((2, 1000, 2, 1) if quick else (32, 10000, 10, 3)))),
         "setup": ("Bootstrap of many hosts", lambda d: setup.run(
             drivers / "bootstrap_fleet", BUILD, d, [4] if quick else [4, 8, 32], 1 if quick else 3)),
         "local": ("Local nodes", lambda d: nodes.run(PROGRAM, d, [2] if quick else [2, 8, 32, 64],

@@ -146,7 +146,7 @@ def machine():
 def first_line(*argv):
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[0] if lines and done.returncode == 0 else None
