@@ -78,8 +78,11 @@ bool local_decode_record(const json_t *j, struct local_record *ret) {
 int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_error *err) {
     const char *base = word(j, "base"), *uid = word(j, "uid"), *name = word(j, "name");
     int64_t created = 0, expires = 0;
+    const json_t *indexes = json_object_get(j, "indexes");
+    bool urls = json_is_array(indexes);
+    for (size_t i = 0; urls && i < json_array_size(indexes); i++) urls = json_is_string(json_array_get(indexes, i));
     int nodes = 0;
-    if (base == NULL || base[0] != '/' || !form_uid(uid) || !form_stack(name) ||
+    if (base == NULL || base[0] != '/' || !form_uid(uid) || !form_stack(name) || !urls ||
         !number(j, "created", 1, TIME_MAX_S, &created) || !number(j, "expires", 1, TIME_MAX_S, &expires) ||
         !small(j, "nodes", 1, LOCAL_SLOTS_MAX, &nodes))
         return gp_fail(err, GP_EUSAGE, "the holder's input is malformed");
@@ -89,6 +92,8 @@ int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_err
     ret->created_s = created;
     ret->expires_s = expires;
     ret->nodes = nodes;
+    for (size_t i = 0; i < json_array_size(indexes); i++)
+        strv_add(&ret->indexes, json_string_value(json_array_get(indexes, i)));
     return 0;
 }
 

@@ -139,6 +139,7 @@ static int set_up(struct holder *h, struct gp_error *err) {
     struct proxy_setup proxy = {.http_proxy = h->cfg.http_proxy,
                                 .https_proxy = h->cfg.https_proxy,
                                 .no_proxy = h->cfg.no_proxy,
+                                .indexes = &h->cfg.indexes,
                                 .userns = h->cfg.userns};
     if (r == 0) r = proxy_fork(&proxy, &h->proxy_pid, &proxy_sock, err);
     explicit_bzero(h->cfg.http_proxy, strlen(h->cfg.http_proxy));

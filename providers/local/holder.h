@@ -18,6 +18,7 @@ struct holder_config {
     int64_t created_s, expires_s;              /* wall */
     int nodes;                                 /* of the spec: names for /etc/hosts */
     char *http_proxy, *https_proxy, *no_proxy; /* of the controller's environment; "" */
+    struct strv indexes;                       /* URLs of the spec's Python indexes */
     bool userns;                               /* held without root */
     char *args; /* this process's own arguments, which its nodes overwrite: ps shows them */
     size_t args_size;

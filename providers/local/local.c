@@ -239,14 +239,23 @@ static void make_token(const struct create_req *q, char dst[65]) {
     sha256_hex(text, strlen(text), dst);
 }
 
+/* The URLs that bootstrap.python names. */
+static json_t *python_indexes(const struct spec *spec) {
+    json_t *list = json_array();
+    if (spec->python.index != NULL) json_array_append_new(list, json_string(spec->python.index));
+    if (spec->python.torch_index != NULL) json_array_append_new(list, json_string(spec->python.torch_index));
+    return list;
+}
+
 /* Starts the holder when it does not run; finds it running: success. */
-static int ensure_holder(struct local *l, const struct local_claim *c, int nodes, struct gp_error *err) {
+static int ensure_holder(struct local *l, const struct local_claim *c, int nodes, json_t *indexes,
+                         struct gp_error *err) {
     GP_AUTO_FD int alive = local_holder_pidfd(c->dir);
     const char *http = getenv("http_proxy"), *https = getenv("https_proxy"), *no = getenv("no_proxy");
     if (alive >= 0) return 0;
     GP_AUTO_JSON json_t *j =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:i}", "base", l->stacks, "uid", c->uid, "name", c->name, "created",
-                  (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s, "nodes", nodes);
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:i, s:O}", "base", l->stacks, "uid", c->uid, "name", c->name, "created",
+                  (json_int_t)c->created_s, "expires", (json_int_t)c->expires_s, "nodes", nodes, "indexes", indexes);
     if (j == NULL) return gp_fail(err, GP_EUSAGE, "the state folder's path is not valid UTF-8");
     GP_AUTO_FREE char *head = json_text(j, 0);
     GP_AUTO_FREE char *input = xasprintf("%s\n%s\n%s\n%s\n", head, http ? http : "", https ? https : "", no ? no : "");
@@ -266,9 +275,10 @@ static int ensure_holder(struct local *l, const struct local_claim *c, int nodes
 static char *create_body(const struct create_req *q, const char *token) {
     bool baked = q->offer != NULL && q->offer->image != NULL && str_starts(q->offer->image, LOCAL_IMAGE_PREFIX);
     GP_AUTO_JSON json_t *j =
-        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s}", "token", token, "slot_first", q->slot_first, "slot_count",
-                  q->slot_count, "attempt", q->attempt, "gpus", q->spec->gpu.count, "nodes", q->spec->nodes,
-                  "login_pubkey", q->login_pubkey, "image", baked ? q->offer->image + strlen(LOCAL_IMAGE_PREFIX) : "");
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:o}", "token", token, "slot_first", q->slot_first,
+                  "slot_count", q->slot_count, "attempt", q->attempt, "gpus", q->spec->gpu.count, "nodes",
+                  q->spec->nodes, "login_pubkey", q->login_pubkey, "image",
+                  baked ? q->offer->image + strlen(LOCAL_IMAGE_PREFIX) : "", "indexes", python_indexes(q->spec));
     return j != NULL ? json_text(j, 0) : NULL;
 }
 
@@ -278,7 +288,9 @@ static int ask_for_nodes(struct local *l, const struct local_claim *c, const cha
     GP_AUTO_JSON json_t *j = NULL, *want = NULL;
     GP_AUTO_FREE char *line = xasprintf("create %s", body);
     int r = json_parse(body, strlen(body), "the intent's body", &want, err);
-    if (r == 0) r = ensure_holder(l, c, (int)json_int(want, "nodes", 1), err);
+    GP_AUTO_JSON json_t *none = json_array(); /* an intent of an older version has no indexes */
+    json_t *indexes = json_object_get(want, "indexes");
+    if (r == 0) r = ensure_holder(l, c, (int)json_int(want, "nodes", 1), indexes != NULL ? indexes : none, err);
     if (r == 0) r = local_await(c->dir, clock_deadline(START_MS), l->cancel, err);
     if (r == 0) r = local_ask(c->dir, line, clock_deadline(CREATE_MS), l->cancel, &answer, err);
     if (r == 0) r = json_parse(answer.s, answer.len, "the holder's answer", &j, err);

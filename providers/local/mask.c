@@ -85,10 +85,30 @@ static int put_power(const struct layers *l, struct gp_error *err) {
     return r;
 }
 
+/* The text of a file of settings without its lines "proxy...", "" where it cannot be read. Caller frees. */
+static char *without_proxy(const char *path) {
+    GP_AUTO_STR struct str text = {0}, out = {0};
+    GP_AUTO_STRV struct strv lines = {0};
+    if (fs_read(path, (size_t)1 << 20, &text, NULL) != 0 || text.s == NULL) return xstrdup("");
+    strv_split(&lines, text.s, "\n");
+    for (size_t i = 0; i < lines.n; i++)
+        if (!str_starts(str_trim(lines.v[i]), "proxy")) str_addf(&out, "%s\n", lines.v[i]);
+    return str_steal(&out);
+}
+
+/* pip's settings of the machine. A section may be there once only. */
+static int put_pip(const struct layers *l, struct gp_error *err) {
+    GP_AUTO_FREE char *old = without_proxy("/etc/pip.conf");
+    char *section = strstr(old, "[global]\n");
+    size_t head = section != NULL ? (size_t)(section - old) : 0;
+    GP_AUTO_FREE char *text = xasprintf("%.*s[global]\nproxy = http://%s:%d\n%s", (int)head, old, LOCAL_GATEWAY,
+                                        LOCAL_PROXY_PORT, section != NULL ? section + strlen("[global]\n") : old);
+    return layer_put(l, "/etc/pip.conf", 0644, text, err);
+}
+
 /* Packages come through the holder's proxy; whatever the machine said about proxies is the proxy's
  * own business. */
 static int put_packages(const struct layers *l, struct gp_error *err) {
-    GP_AUTO_STR struct str text = {0};
     struct stat st;
     int r = 0;
     if (stat("/etc/apt/apt.conf.d", &st) == 0) {
@@ -100,16 +120,12 @@ static int put_packages(const struct layers *l, struct gp_error *err) {
         r = layer_put(l, "/etc/apt/apt.conf.d/zz-gpuprov", 0644, apt, err);
     }
     bool dnf = stat("/etc/dnf/dnf.conf", &st) == 0 && (st.st_mode & S_IROTH) != 0;
-    if (r == 0 && dnf && fs_read("/etc/dnf/dnf.conf", (size_t)1 << 20, &text, NULL) == 0) {
-        GP_AUTO_STRV struct strv lines = {0};
-        GP_AUTO_STR struct str out = {0};
-        strv_split(&lines, text.s ? text.s : "", "\n");
-        for (size_t i = 0; i < lines.n; i++)
-            if (!str_starts(str_trim(lines.v[i]), "proxy")) str_addf(&out, "%s\n", lines.v[i]);
-        str_addf(&out, "proxy=http://%s:%d\n", LOCAL_GATEWAY, LOCAL_PROXY_PORT);
-        r = layer_put(l, "/etc/dnf/dnf.conf", 0644, out.s, err);
+    if (r == 0 && dnf) {
+        GP_AUTO_FREE char *old = without_proxy("/etc/dnf/dnf.conf");
+        GP_AUTO_FREE char *out = xasprintf("%sproxy=http://%s:%d\n", old, LOCAL_GATEWAY, LOCAL_PROXY_PORT);
+        r = layer_put(l, "/etc/dnf/dnf.conf", 0644, out, err);
     }
-    return r;
+    return r == 0 ? put_pip(l, err) : r;
 }
 
 static int put_files(const struct layers *l, struct gp_error *err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward proxy of a stack: HTTP and CONNECT to the hosts that the machine's own package sources
- * name (proxy_hosts.c), directly or through the machine's own proxy. Its listening socket is made in
+/* The forward proxy of a stack: HTTP to the hosts that the machine's own package sources and the
+ * spec's Python indexes name (proxy_hosts.c), CONNECT also to port 443 of others, directly or through the machine's own proxy. Its listening socket is made in
  * the stack's network namespace, everything else happens in the machine's. Forked by the holder
  * before that leaves the machine's network; one process per connection, no privileges. */
 #include "base/gp_base.h"
@@ -105,9 +105,10 @@ static void serve(const struct proxy_config *cfg, int client) {
         reply(client, status, why);
         return;
     }
-    if (!proxy_allows(cfg, q.host, q.port)) {
-        reply(client, "403 Forbidden by gpuprov",
-              "local nodes reach only the hosts that the machine's own package sources name");
+    if (!proxy_allows(cfg, q.host, q.port, q.connect)) {
+        reply(
+            client, "403 Forbidden by gpuprov",
+            "local nodes reach only https, and the hosts that the machine's package sources and bootstrap.python name");
         return;
     }
     struct proxy_upstream up = {0};
@@ -150,7 +151,7 @@ static _Noreturn void proxy_run(const struct proxy_setup *setup, int sock) {
     signal(SIGPIPE, SIG_IGN);
     if (dup2(sock, 3) != 3) _exit(1);
     syscall(SYS_close_range, 4U, ~0U, 0U);
-    proxy_configure(&cfg, setup->http_proxy, setup->https_proxy, setup->no_proxy);
+    proxy_configure(&cfg, setup);
     int listener = take_listener(3);
     close(3);
     if (listener < 0) _exit(1);

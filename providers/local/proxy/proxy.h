@@ -11,6 +11,7 @@
 
 struct proxy_setup {
     const char *http_proxy, *https_proxy, *no_proxy; /* of the controller's environment; "" */
+    const struct strv *indexes;                      /* URLs of the spec's Python indexes */
     bool userns;                                     /* held without root */
 };
 /* Forks the forward proxy while still in the machine's network namespace. It starts to serve when it
@@ -34,14 +35,15 @@ struct proxy_config {
     struct strv no_proxy;            /* host suffixes that the environment wants direct */
 };
 
-/* Reads apt's and dnf's sources and proxy settings; the three strings are what the controller's
- * environment said ("" when nothing). Runs apt-config when it is there. */
-void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy, const char *no_proxy);
+/* Reads apt's and dnf's sources, the proxy settings of apt, dnf and pip, and the set-up. Runs apt-config when it is
+ * there. */
+void proxy_configure(struct proxy_config *cfg, const struct proxy_setup *setup);
 /* Adds what package source text (sources.list, .sources, .repo, mirror lists) names to `allowed`. */
 void proxy_add_hosts(struct proxy_config *cfg, const char *text);
 /* Adds the rules in the output of `apt-config dump Acquire`. */
 void proxy_add_apt_rules(struct proxy_config *cfg, const char *dump);
-bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port);
+/* connect: a tunnel. One to port 443 may go to every host, because an index of Python packages names others. */
+bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port, bool connect);
 void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https, struct proxy_upstream *ret);
 void proxy_config_clear(struct proxy_config *cfg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The package proxy's allow list and upstreams, from the machine's own apt and dnf settings. Pure
+/* The package proxy's allow list and upstreams, from the machine's own apt, dnf and pip settings. Pure
  * except proxy_configure, which reads files and runs apt-config. */
 #include "base/gp_base.h"
 
@@ -81,34 +81,41 @@ static void add_files(struct proxy_config *cfg, const char *pattern) {
     globfree(&g);
 }
 
-void proxy_configure(struct proxy_config *cfg, const char *http_proxy, const char *https_proxy, const char *no_proxy) {
+/* "proxy = URL" in a file of dnf or pip, for both schemes. */
+static void add_proxy_of(struct proxy_config *cfg, const char *path) {
+    GP_AUTO_STR struct str text = {0};
+    GP_AUTO_STRV struct strv lines = {0};
+    if (fs_read(path, (size_t)1 << 20, &text, NULL) != 0 || text.s == NULL) return;
+    strv_split(&lines, text.s, "\n");
+    for (size_t i = 0; i < lines.n; i++) {
+        char url[1000];
+        if (sscanf(lines.v[i], "proxy = %999s", url) != 1) continue;
+        add_rule(cfg, false, "", url);
+        add_rule(cfg, true, "", url);
+    }
+}
+
+void proxy_configure(struct proxy_config *cfg, const struct proxy_setup *setup) {
     static const char *const sources[] = {
         "/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources",
         "/etc/apt/mirrors/*",    "/etc/apt/mirrors.txt",           "/etc/yum.repos.d/*.repo"};
     for (size_t i = 0; i < GP_ARRAY_LEN(sources); i++) add_files(cfg, sources[i]);
+    for (size_t i = 0; i < setup->indexes->n; i++) proxy_add_hosts(cfg, setup->indexes->v[i]);
     if (access("/usr/bin/apt-config", X_OK) == 0) {
         char *argv[] = {(char[]){"/usr/bin/apt-config"}, (char[]){"dump"}, (char[]){"Acquire"}, NULL};
         GP_AUTO_STR struct str out = {0};
         int status = 0;
         if (ns_run(argv, &out, &status, NULL) == 0 && status == 0 && out.s != NULL) proxy_add_apt_rules(cfg, out.s);
     }
-    GP_AUTO_STR struct str dnf = {0};
-    if (fs_read("/etc/dnf/dnf.conf", (size_t)1 << 20, &dnf, NULL) == 0 && dnf.s != NULL) {
-        GP_AUTO_STRV struct strv lines = {0};
-        strv_split(&lines, dnf.s, "\n");
-        for (size_t i = 0; i < lines.n; i++) {
-            char url[1000];
-            if (sscanf(lines.v[i], "proxy = %999s", url) != 1) continue;
-            add_rule(cfg, false, "", url);
-            add_rule(cfg, true, "", url);
-        }
-    }
-    if (http_proxy[0] != '\0') add_rule(cfg, false, "", http_proxy);
-    if (https_proxy[0] != '\0') add_rule(cfg, true, "", https_proxy);
-    strv_split(&cfg->no_proxy, no_proxy, ", ");
+    add_proxy_of(cfg, "/etc/dnf/dnf.conf");
+    add_proxy_of(cfg, "/etc/pip.conf");
+    if (setup->http_proxy[0] != '\0') add_rule(cfg, false, "", setup->http_proxy);
+    if (setup->https_proxy[0] != '\0') add_rule(cfg, true, "", setup->https_proxy);
+    strv_split(&cfg->no_proxy, setup->no_proxy, ", ");
 }
 
-bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port) {
+bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port, bool connect) {
+    if (connect && strcmp(port, "443") == 0) return true;
     GP_AUTO_FREE char *entry = xasprintf("%s:%s", host, port);
     for (size_t i = 0; i < cfg->allowed.n; i++)
         if (strcasecmp(cfg->allowed.v[i], entry) == 0) return true;

@@ -268,14 +268,18 @@ static void test_proxy_rules(void **state) {
                         "deb [signed-by=/k] https://user:pw@secure.example:8443/x y z\n"
                         "URIs: https://one.example/a http://two.example\n"
                         "baseurl=https://rpm.example/$releasever\n");
-    assert_true(proxy_allows(&c, "deb.example.org", "80"));
-    assert_true(proxy_allows(&c, "SECURE.example", "8443"));
-    assert_true(proxy_allows(&c, "one.example", "443"));
-    assert_true(proxy_allows(&c, "two.example", "80"));
-    assert_true(proxy_allows(&c, "rpm.example", "443"));
-    assert_false(proxy_allows(&c, "no.example", "80"));
-    assert_false(proxy_allows(&c, "deb.example.org", "22"));
-    assert_false(proxy_allows(&c, "x.deb.example.org", "80"));
+    assert_true(proxy_allows(&c, "deb.example.org", "80", false));
+    assert_true(proxy_allows(&c, "SECURE.example", "8443", false));
+    assert_true(proxy_allows(&c, "one.example", "443", false));
+    assert_true(proxy_allows(&c, "two.example", "80", false));
+    assert_true(proxy_allows(&c, "rpm.example", "443", false));
+    assert_false(proxy_allows(&c, "no.example", "80", false));
+    assert_false(proxy_allows(&c, "deb.example.org", "22", false));
+    assert_false(proxy_allows(&c, "x.deb.example.org", "80", false));
+    /* files of a Python index are at hosts that it names itself */
+    assert_true(proxy_allows(&c, "files.example", "443", true));
+    assert_false(proxy_allows(&c, "files.example", "443", false));
+    assert_false(proxy_allows(&c, "files.example", "22", true));
     proxy_upstream_for(&c, "deb.example.org", false, &up);
     assert_string_equal(up.host, "");
     proxy_add_apt_rules(&c, "Acquire::http::Proxy \"http://me:secret@cache.example:3142/\";\n"
