@@ -446,7 +446,7 @@ int engine_gc(struct engine *e, const char *provider, bool dry_run, struct gc_re
     }
     vec_free(&clocks.list);
     if (!dry_run) engine_tidy(e);
-    if (provider == NULL) look_set_aside(e, &ret->looked);
+    if (provider == NULL) look_set_aside(e, false, &ret->looked);
     struct gp_error gap = {0};
     if (gc_verdict(ret, &gap) != 0 && (first.code == GP_OK || gap.code == GP_EBILLED) && first.code != GP_ECANCELLED)
         first = gap;

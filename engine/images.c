@@ -100,7 +100,7 @@ int engine_images(struct engine *e, struct images_result *ret, struct gp_error *
     int r = check_places(e, err);
     if (r != 0) return r;
     r = list_all(e, ret, err);
-    look_set_aside(e, &ret->looked);
+    look_set_aside(e, false, &ret->looked);
     if (r == 0) r = gap(e, ret, err);
     return r == 0 ? look_unreadable_error(&ret->unreadable, "images", err) : r;
 }

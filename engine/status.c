@@ -262,7 +262,7 @@ static int search(struct engine *e, struct stack_view_list *ret, struct gp_error
         found_view(e, &found, of, ret, &unseen);
         keep_worst(worst, &unseen);
     }
-    look_set_aside(e, &ret->looked);
+    look_set_aside(e, false, &ret->looked);
     struct gp_error gap = {0};
     if (r == 0 && search_gap(e, ret, &gap) != 0) keep_worst(worst, &gap);
     return -(int)worst->code;

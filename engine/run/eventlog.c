@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -108,6 +109,30 @@ void event_log_read(const struct event_log *l, void (*take)(void *ctx, const cha
     bool old = read_file(l->old_path, false, take, ctx);
     bool now = read_file(l->path, old, take, ctx);
     *ret_found = old || now;
+}
+
+static void keep_line(void *ctx, const char *line, size_t n) {
+    char **last = ctx;
+    free(*last);
+    *last = xstrndup(line, n);
+}
+
+bool event_log_ended(const char *state_dir, const char *stack, char **ret_when) {
+    struct event_log log;
+    GP_AUTO_FREE char *last = NULL;
+    GP_AUTO_JSON json_t *j = NULL;
+    bool found = false;
+    event_log_init(&log, state_dir, stack);
+    event_log_read(&log, keep_line, &last, &found);
+    event_log_clear(&log);
+    if (last == NULL || json_parse(last, strlen(last), "the event log", &j, NULL) != 0) return false;
+    const char *when = json_string_value(json_object_get(j, "t"));
+    const char *phase = json_string_value(json_object_get(j, "phase"));
+    const char *status = json_string_value(json_object_get(j, "status"));
+    bool ended = when != NULL && str_eq(phase, "gone") && str_eq(status, "done") &&
+                 json_is_null(json_object_get(j, "node"));
+    if (ended) *ret_when = xstrdup(when);
+    return ended;
 }
 
 /* Passes the whole lines from *offset on. A line without its end is read again with it. follows: as read_file. */

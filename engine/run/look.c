@@ -488,8 +488,8 @@ static bool has_no_account(const struct look *l) {
     return !l->checked && l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS);
 }
 
-void look_set_aside(const struct engine *e, struct coverage *c) {
-    bool any = false, named = e->opts.only != NULL && e->opts.only->n > 0;
+void look_set_aside(const struct engine *e, bool ended, struct coverage *c) {
+    bool any = ended, named = e->opts.only != NULL && e->opts.only->n > 0;
     for (size_t i = 0; i < c->list.len; i++)
         any = any || (c->list.items[i].billed && !has_no_account(&c->list.items[i]));
     for (size_t i = 0; any && !named && i < c->list.len; i++) {

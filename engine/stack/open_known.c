@@ -6,6 +6,7 @@
 #include "engine/stack/open_known.h"
 
 #include "engine/run/ending.h"
+#include "engine/run/eventlog.h"
 #include "engine/run/look.h"
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
@@ -149,7 +150,9 @@ static int open_all(struct run *run, struct gp_error *err) {
     struct provider *holder = NULL;
     int r = ask_all(run, &holder, err);
     if (r != 0) return r;
-    look_set_aside(run->e, &run->look.covered);
+    GP_AUTO_FREE char *when = NULL;
+    bool ended = holder == NULL && event_log_ended(run->e->state_dir, run->stack.name, &when);
+    look_set_aside(run->e, ended, &run->look.covered);
     free(run->owner);
     run->owner = NULL;
     if (holder != NULL) {
@@ -159,6 +162,10 @@ static int open_all(struct run *run, struct gp_error *err) {
     } else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
     else if (run->providers.len > 0) run->owner = xstrdup(run->providers.items[0]->owner);
     if (holder != NULL || run->ending) return 0;
+    if (ended && !run->looking && coverage_whole(&run->look.covered))
+        return gp_fail(err, GP_ENOTFOUND,
+                       "'%s' is gone: 'gpuprov down' destroyed it at %s; 'gpuprov logs %s' prints its events",
+                       run->stack.name, when, run->stack.name);
     const struct look *gap = coverage_gap(&run->look.covered);
     struct gp_error why = {0};
     GP_AUTO_FREE char *what = xasprintf("stack '%s' may exist", run->stack.name);

@@ -96,9 +96,16 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     assert "train.ddp" in gpuprov("logs", "e2e").out
     gpuprov("down", "e2e")
     nothing_left(gpuprov, before, tmp_path)
-    # again: by its spec nothing was found, and that is no error; by its name a cloud may have it, and none was asked
+    # again: its end was seen here, so clouds without credentials are no gap; of another name none was asked
+    no_cloud = {"AWS_EC2_METADATA_DISABLED": "true"}
     assert "nothing was found" in gpuprov("down", path).out
-    assert "nothing was found" not in gpuprov("down", "e2e", code=8, env={"AWS_EC2_METADATA_DISABLED": "true"}).out
+    assert "nothing was found" in gpuprov("down", "e2e", env=no_cloud).out
+    assert "'e2e' is gone: " in gpuprov("validate", "e2e", code=1, env=no_cloud).err
+    assert "nothing was found" not in gpuprov("down", "other", code=8, env=no_cloud).out
+    log = gpuprov.state / "events" / "e2e.jsonl"
+    with log.open("a") as f:
+        f.write('{"t":"2026-01-01T00:00:00.000Z","node":0,"phase":"launch","status":"start"}\n')
+    assert "nothing was found" not in gpuprov("down", "e2e", code=8, env=no_cloud).out
 
 
 @pytest.mark.long

@@ -37,7 +37,8 @@ def test_the_holder_moves_it(gpuprov, tmp_path):
     path.write_text(SPEC.replace("20m", "5h"))
     assert "limits.ttl: 20m -> 5h (the deadline moves to " in gpuprov("plan", path, code=2).out
     gpuprov("down", "ext")
-    gpuprov("extend", "ext", "2h", code=5)  # this machine has no credentials of any cloud to look for it
+    assert "'ext' is gone: 'gpuprov down' destroyed it at " in gpuprov("extend", "ext", "2h", code=1).err
+    gpuprov("extend", "other", "2h", code=5)  # this machine has no credentials of any cloud to look for it
 
 
 @pytest.mark.parametrize("offer, which", [
