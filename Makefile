@@ -2,7 +2,7 @@
 # make            build/gpuprov
 # make demo       install what is missing, build, run the local example end to end
 # make test       install what is missing, build, run every test, of large matrices a sample
-# make test-ci    the same and a sixth of what it leaves out
+# make test-ci    the same and a sixteenth of what it leaves out
 # make test-all   every test
 # make lint       formatting, -fanalyzer, clang-tidy, shellcheck, ruff, include rules
 # make format     brings every C and CUDA file into the form of .clang-format
@@ -110,7 +110,7 @@ demo:
 
 # hygiene.py fails a run that leaves anything on the machine
 test: SAMPLE = --sample
-test-ci: SAMPLE = --sample --rest=6
+test-ci: SAMPLE = --sample --rest=16
 test test-ci test-all:
 	@$(DEPS) build test
 	@$(SUBMAKE) all test-programs
