@@ -18,6 +18,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/stack_dir.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/claim.h"
 #include "engine/stack/extras.h"
@@ -96,6 +97,7 @@ int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) r = plan_and_approve(run, &found, err);
+    if (r == 0) r = stack_dir_forget_job_end(run->e, run->stack.uid, err);
     if (r == 0) r = claim_retire_expired(run, &found, err);
     if (r == 0) r = deadline_move_nodes(run, err);
     if (r == 0) r = claim_take(run, err);

@@ -51,6 +51,7 @@ int job_find(const struct job_nodes *all, const char *key, struct job_found *ret
     for (size_t i = 0; i < all->len && f.id[0] != '\0'; i++) {
         const struct job_node *j = &all->items[i];
         bool its = strcmp(j->state.id, f.id) == 0;
+        if (j->gone) continue;
         f.running = f.running || (its && runs(&j->state));
         f.ended = f.ended && (!j->used || (its && j->state.phase == JOB_ENDED));
     }

@@ -8,7 +8,7 @@
 struct job_found {
     char id[17];  /* "": none */
     bool running; /* on a node */
-    bool ended;   /* on every node that is used */
+    bool ended;   /* on every node that is used and whose machine is not gone */
     int64_t started_s;
 };
 /* The job of this key that runs, or has ended and was not collected (key NULL: the newest of any key, also a collected

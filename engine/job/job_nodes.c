@@ -25,7 +25,8 @@ static void connect_one(struct run_node *n) {
 }
 
 int job_nodes_open(struct run *run, int64_t ms, struct job_nodes *ret, struct gp_error *err) {
-    int n = run->spec != NULL ? GP_MIN(run->spec->nodes, run->n_nodes) : run->n_nodes, there = 0;
+    if (run->spec != NULL) run_nodes_alloc(run, run->spec->nodes); /* a machine that is gone may be in no record here */
+    int n = run->spec != NULL ? run->spec->nodes : run->n_nodes, there = 0;
     int r = login_key_get(run, false, err);
     if (r != 0) return r;
     for (int i = 0; i < run->n_nodes; i++) {

@@ -16,6 +16,13 @@
 
 static const char was_preempted[] = "was preempted", is_gone[] = "is gone", has_fault[] = "has a fault";
 
+const char *job_recover_why(const char *text) {
+    const char *const all[] = {was_preempted, is_gone, has_fault};
+    for (size_t i = 0; i < GP_ARRAY_LEN(all); i++)
+        if (strcmp(all[i], text) == 0) return all[i];
+    return NULL;
+}
+
 /* What the node itself reported about this job; NULL: nothing. */
 static const char *reported(const struct job_session *s, size_t slot) {
     const struct job_state *st = &s->all.items[slot].state;

@@ -14,6 +14,8 @@
 int job_recover_give_back(struct job_session *s, char ret_uid[17], struct gp_error *err);
 /* A node that exists has reported a fault during the job, and by job.on_unhealthy must not be used again. */
 bool job_recover_is_needed(const struct job_session *s);
+/* The text of struct job_replaced that equals this one, static; NULL: there is none. */
+const char *job_recover_why(const char *text);
 /* For verbs that launch nothing: an event, if the job failed because of nodes that `run` would launch again. */
 void job_recover_note(const struct job_session *s);
 

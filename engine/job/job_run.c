@@ -2,11 +2,13 @@
 /* The verbs run and exec: a job from its definition to its end. The verb's thread. */
 #include "base/gp_base.h"
 
+#include "engine/job/job_end.h"
 #include "engine/job/job_recover.h"
 
 #include "engine/run/lock.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/stack_dir.h"
 
 #define OTHER_MS 500 /* between two tries to take over from another gpuprov */
 
@@ -20,6 +22,9 @@ struct whole {
     struct gp_error unseen; /* why the last look_first could not see whether the job is there; GP_OK: it could */
     bool seen;              /* the log of the job that was found was printed already */
     bool ours;              /* the stack is this run's to destroy: its plan was approved, or its job was found */
+    bool ended;             /* the job has ended, and is not started again: s.ret is about its end */
+    bool resumed;           /* an earlier `run` was killed while it destroyed the nodes, and this one finishes that */
+    struct gp_error its;    /* resumed: the error of that one; GP_OK: its job succeeded */
 };
 
 static void stage(const struct job_session *s, enum job_stage stage) {
@@ -76,10 +81,11 @@ static bool all_ready(const struct job_session *s) {
     return true;
 }
 
-/* On some nodes only: the gpuprov that started it was killed meanwhile. */
+/* On some nodes only: the gpuprov that started it was killed meanwhile. A node whose machine is gone had it: the job is
+ * followed, and the rules of recovery decide. */
 static bool is_partial(const struct job_session *s) {
     for (size_t i = 0; i < s->all.len; i++) {
-        bool used = i == 0 || !s->def.rank0;
+        bool used = (i == 0 || !s->def.rank0) && !s->all.items[i].gone;
         if (used && strcmp(s->all.items[i].state.id, s->found.id) != 0) return true;
     }
     return false;
@@ -118,13 +124,51 @@ static int settle(struct whole *w, struct gp_error *err) {
     return r;
 }
 
+/* The job that an earlier `run` finished but for the nodes: its result is taken over, and the rest is destroyed. */
+static int look_for_end(struct whole *w, struct gp_error *err) {
+    struct job_session *s = &w->s;
+    struct job_end end = {0};
+    bool there = false;
+    const char *name = w->spec->name;
+    int r = job_end_read(s->e, &s->run->stack, &end, &there, err);
+    if (r != 0 || !there) return r;
+    bool same = strcmp(end.job.key, s->def.key) == 0;
+    if (!same || s->opts->no_down) {
+        r = gp_fail(
+            err, GP_EBUSY,
+            "'%s': job %s%s has ended with its outputs here, and gpuprov was killed before it had destroyed the "
+            "nodes: 'gpuprov down %s' destroys the rest, then this command runs its job%s",
+            name, end.job.id, same ? "" : ", another one,", name,
+            same ? "; without --no-down it destroys them and reports that job's result" : "");
+        job_end_clear(&end);
+        return r;
+    }
+    job_result_clear(s->ret);
+    *s->ret = end.job;
+    w->its = end.why;
+    w->resumed = w->ours = true;
+    GP_AUTO_FREE char *text =
+        xasprintf("job %s has ended, its outputs are here, and gpuprov was killed before it had destroyed the nodes: "
+                  "this one destroys them, and reports that job's result",
+                  s->ret->id);
+    say(s, EVENT_WARN, text);
+    return 0;
+}
+
 /* Looks for the job of this definition before `up`: a validation would disturb it. *ret_found: it is there, and the
- * session is open. Trouble here is not an error, because `up` meets it too, and names it. */
+ * session is open. w->resumed: it is over but for the nodes. Trouble with nodes is not an error, because `up` meets it
+ * too, and names it. */
 static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct gp_error why = {0};
-    int r = job_session_open(s, NULL, w->spec, false, &why);
-    if (r == 0 && (int)s->all.len == w->spec->nodes) r = job_session_find(s, s->def.key, &why);
+    *ret_found = false;
+    int r = job_session_open_stack(s, NULL, w->spec, false, &why);
+    if (r == 0 && s->guard != NULL) {
+        int b = look_for_end(w, err);
+        if (b != 0 || w->resumed) return b;
+    }
+    if (r == 0) r = job_session_open_nodes(s, &why);
+    if (r == 0) r = job_session_find(s, s->def.key, &why);
     bool found = r == 0 && s->found.id[0] != '\0';
     if (r == 0 && !found) (void)job_nodes_missing(&s->all, &why);
     w->unseen = r == -GP_ENOTFOUND || found ? (struct gp_error){0} : why;
@@ -147,39 +191,55 @@ static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
 
 /* --- the job --- */
 
+/* Before the nodes are destroyed, or lose their mark of a job that was not fetched: so that a `run` which follows after
+ * kill -9 reports this result instead of running the job a second time. */
+static void keep_result(const struct whole *w, const struct gp_error *why) {
+    const struct job_session *s = &w->s;
+    struct gp_error unwritten = {0};
+    if (!w->ended || w->resumed || s->opts->no_down || s->run == NULL || s->run->stack.uid == NULL) return;
+    if (job_end_write(s->e, &s->run->stack, s->ret, why, &unwritten) == 0) return;
+    GP_AUTO_FREE char *text = xasprintf("if gpuprov is killed before the nodes are gone, another 'gpuprov run' begins "
+                                        "the job anew: %s",
+                                        unwritten.msg);
+    say(s, EVENT_WARN, text);
+}
+
 /* From a started job to its outcome. After cancellation it is stopped, and the rest is done nevertheless.
- * *ret_left: outputs could not be fetched, which the nodes still have. ret_uid: for job_recover_give_back after a
- * failure; NULL: nothing is launched again. */
-static int drive(struct job_session *s, bool *ret_left, char ret_uid[17], struct gp_error *err) {
+ * *ret_left: outputs could not be fetched, which the nodes still have. w: of `run`, whose w->uid is set if nodes were
+ * given back after a failure; NULL: nothing is launched again. */
+static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct gp_error *err) {
     int r = job_session_follow(s, true, err);
     if (r == -GP_ECANCELLED) {
         engine_go_on(s->e);
         job_session_stop(s, "gpuprov was interrupted");
     }
+    if (w != NULL) w->ended = r == 0 || r == -GP_ECANCELLED;
     struct gp_error why = {0};
     int v = job_session_verdict(s, &why);
     struct gp_error files = {0};
     size_t from = s->ret->fetched.len;
     int c = job_session_fetch(s, ret_left, &files);
-    if (r == 0 && v != 0 && !*ret_left && ret_uid != NULL) {
-        int b = job_recover_give_back(s, ret_uid, err);
-        if (b != 0 || ret_uid[0] != '\0') return b;
+    if (r == 0 && v != 0 && !*ret_left && w != NULL) {
+        int b = job_recover_give_back(s, w->uid, err);
+        if (b != 0 || w->uid[0] != '\0') return b;
     }
     if (r == 0 && v == 0 && c == 0) {
         c = job_session_whole(s, from, &files);
         *ret_left = c != 0;
-        if (c != 0 && ret_uid == NULL) job_mark_collected(&s->all, s->ret->id); /* exec: the next one is a new job */
+        if (c != 0 && w == NULL) job_mark_collected(&s->all, s->ret->id); /* exec: the next one is a new job */
     }
-    if (c == 0) job_mark_collected(&s->all, s->ret->id);
     if (r == 0 && v != 0) {
         r = v;
-        if (err != NULL) *err = why;
+        *err = why;
     } else if (r == 0 && c != 0) {
         r = c;
-        if (err != NULL) *err = files;
+        *err = files;
     } else if (c != 0) {
         say(s, EVENT_FAIL, files.msg);
     }
+    if (c != 0) return r;
+    if (w != NULL) keep_result(w, err);
+    job_mark_collected(&s->all, s->ret->id);
     return r;
 }
 
@@ -219,11 +279,12 @@ static int drive_all(struct whole *w, struct gp_error *err) {
         struct job_opts quiet = *usual;
         quiet.text = NULL;
         if (w->seen) w->s.opts = &quiet;
-        int r = drive(&w->s, &left, w->uid, err);
+        int r = drive(&w->s, w, &left, err);
         w->s.opts = usual;
         w->seen = false;
         if (left) say_left(w);
         if (r != 0 || w->uid[0] == '\0') return r;
+        w->ended = false;
         r = begin_anew(w, err);
         if (r == -GP_EBUSY) w->ours = false; /* another gpuprov has destroyed the stack, or runs a job on it */
         if (r != 0) return r;
@@ -274,7 +335,7 @@ static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct 
     job_session_close(s);
     s->found = (struct job_found){0};
     int r = look_first(w, ret_found, err);
-    if (r == 0 && !*ret_found) { /* all is done */
+    if (r == 0 && !*ret_found && !w->resumed) { /* all is done */
         memcpy(s->ret->id, id, sizeof id);
         memcpy(s->ret->key, key, sizeof key);
         job_outcome_clear(&s->ret->outcome);
@@ -290,6 +351,7 @@ static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct 
     job_outcome_clear(&done);
     if (r != 0) return r;
     *ret_over = false;
+    if (w->resumed) return 0;
     w->seen = strcmp(s->found.id, id) == 0;
     say(s, EVENT_WARN, "the other gpuprov has ended without its outputs: this one goes on");
     return 0;
@@ -304,6 +366,10 @@ static int run_job(struct whole *w, struct gp_error *err) {
         if (over) return r;
     }
     if (r != 0) return r;
+    if (w->resumed) {
+        *err = w->its;
+        return -(int)w->its.code;
+    }
     if (s->guard == NULL)
         return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
                        w->spec->name);
@@ -357,6 +423,12 @@ static const char *own_uid(const struct whole *w) {
     return s->run != NULL && s->run->stack.uid != NULL ? s->run->stack.uid : s->ret->up.view.stack.uid;
 }
 
+/* `down` removes it with the stack, unless something unbilled is left to `gc`. */
+static void forget_result(const struct job_session *s, const char *uid) {
+    struct gp_error why = {0};
+    if (stack_dir_forget_job_end(s->e, uid, &why) != 0) say(s, EVENT_WARN, why.msg);
+}
+
 static int destroy(struct whole *w, int r, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct gp_error why = {0};
@@ -365,9 +437,11 @@ static int destroy(struct whole *w, int r, struct gp_error *err) {
     struct down_req req = {.spec = w->spec, .yes = true, .uid = uid};
     bool cancelled = r == -GP_ECANCELLED || gp_cancelled(&s->e->cancel);
     if (gp_cancelled(&s->e->cancel)) engine_go_on(s->e);
+    keep_result(w, err);
     job_session_close(s);
     int d = engine_down(s->e, &req, &s->ret->down, &why);
     s->ret->destroyed = true;
+    if (d == 0) forget_result(s, uid);
     if (d == 0 && (r == -GP_EUNKNOWN || r == -GP_EBILLED)) return settled(cancelled, err);
     if (d == 0) return r;
     if (r == 0 || gp_exit_worst(gp_exit_code((enum gp_code) - d), gp_exit_code((enum gp_code) - r)) ==
@@ -387,9 +461,9 @@ int engine_run(struct engine *e, const struct spec *spec, const struct job_opts 
     int r = job_def_make(spec, opts->cmd, opts->n_cmd, &w.s.def, err);
     if (r == 0) r = job_session_guard(&w.s, spec->name, err);
     if (r == 0) r = run_job(&w, err);
-    stage(&w.s, JOB_STAGE_END);
-    if (r != 0 && w.s.run != NULL && err != NULL) run_event_end(w.s.run, err);
-    bool failed = r != 0 && r != -GP_ECANCELLED;
+    if (!w.resumed) stage(&w.s, JOB_STAGE_END); /* else the receivers of notices know how the job ended */
+    if (!w.resumed && r != 0 && w.s.run != NULL) run_event_end(w.s.run, err);
+    bool failed = r != 0 && r != -GP_ECANCELLED && !w.resumed;
     if (w.ours && !opts->no_down && failed) keep(&w);
     if (w.ours && !opts->no_down) r = destroy(&w, r, err);
     job_session_clear(&w.s);
@@ -418,7 +492,7 @@ static int exec_job(struct job_session *s, const char *name, const struct spec *
     if (r != 0) return r;
     bool left = false;
     if (!s->opts->detach) {
-        r = drive(s, &left, NULL, err);
+        r = drive(s, NULL, &left, err);
         job_recover_note(s);
         return r;
     }

@@ -7,6 +7,7 @@
 #include "engine/job/job_files.h"
 #include "engine/run/lock.h"
 #include "engine/run/run_event.h"
+#include "engine/run/stack_dir.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
@@ -64,18 +65,28 @@ int job_session_guard(struct job_session *s, const char *stack, struct gp_error 
     return r;
 }
 
-int job_session_open(struct job_session *s, const char *name, const struct spec *spec, bool locked,
-                     struct gp_error *err) {
+int job_session_open_stack(struct job_session *s, const char *name, const struct spec *spec, bool locked,
+                           struct gp_error *err) {
     int r = run_open_known(s->e, spec, name, &s->run, err);
     if (r == 0 && locked) r = adopt_existing(s->run, err);
     if (r == 0 && !locked) r = reconcile(s->run, NULL, err);
     if (r == 0 && s->run->stack.uid == NULL)
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s': 'gpuprov status' lists the stacks", s->run->stack.name);
-    if (r == 0) r = job_nodes_open(s->run, CONNECT_MS, &s->all, err);
+    return r;
+}
+
+int job_session_open_nodes(struct job_session *s, struct gp_error *err) {
+    int r = job_nodes_open(s->run, CONNECT_MS, &s->all, err);
     if (r == 0) r = job_nodes_look(&s->all, err);
     struct job_found ignored;
     if (r == 0 && s->def.spec != NULL) r = job_find(&s->all, s->def.key, &ignored, err);
     return r;
+}
+
+int job_session_open(struct job_session *s, const char *name, const struct spec *spec, bool locked,
+                     struct gp_error *err) {
+    int r = job_session_open_stack(s, name, spec, locked, err);
+    return r == 0 ? job_session_open_nodes(s, err) : r;
 }
 
 int job_session_find(struct job_session *s, const char *key, struct gp_error *err) {
@@ -97,10 +108,13 @@ static void choose_nodes(struct job_session *s) {
     }
 }
 
-/* The nodes that the definition uses and that lack the job which was found on others. */
+/* The nodes that the definition uses and that lack the job which was found on others. One whose machine is gone had it:
+ * its follower reports the loss, and the rules of recovery decide. */
 static bool lacks_any(const struct job_session *s) {
-    for (size_t i = 0; i < s->all.len; i++)
-        if (s->all.items[i].used && strcmp(s->all.items[i].state.id, s->found.id) != 0) return true;
+    for (size_t i = 0; i < s->all.len; i++) {
+        const struct job_node *j = &s->all.items[i];
+        if (j->used && !j->gone && strcmp(j->state.id, s->found.id) != 0) return true;
+    }
     return false;
 }
 
@@ -117,6 +131,7 @@ int job_session_begin(struct job_session *s, struct gp_error *err) {
     int r = run_is_locked(run) ? 0 : run_lock(run, err);
     if (r == 0 && run->secrets == NULL) r = run_read_secrets(run, err);
     if (r == 0) r = job_begin_check(&s->all, err);
+    if (r == 0) r = stack_dir_forget_job_end(s->e, run->stack.uid, err);
     if (r == 0 && !s->ret->attached) r = job_files_send(&s->all, &s->def.spec->job, err);
     if (r == 0) r = job_begin(&s->all, &s->def, s->ret->id, err);
     if (r == 0)

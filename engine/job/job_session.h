@@ -24,6 +24,10 @@ int job_session_guard(struct job_session *s, const char *stack, struct gp_error 
  * whatever number of nodes the spec has. */
 int job_session_open(struct job_session *s, const char *name, const struct spec *spec, bool locked,
                      struct gp_error *err);
+/* Its two parts: the stack and the list of its machines; the connections and the states. */
+int job_session_open_stack(struct job_session *s, const char *name, const struct spec *spec, bool locked,
+                           struct gp_error *err);
+int job_session_open_nodes(struct job_session *s, struct gp_error *err);
 /* job_find over its nodes: s->found and ret->id. key NULL: the newest job of any definition. */
 int job_session_find(struct job_session *s, const char *key, struct gp_error *err);
 /* Sends the files and starts the job, or continues the one that was found. */

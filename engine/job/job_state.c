@@ -145,7 +145,7 @@ static bool is_severity(const char *s) {
     return strcmp(s, "note") == 0 || strcmp(s, "degraded") == 0 || strcmp(s, "fail") == 0;
 }
 
-static int health_of(const json_t *j, struct job_health *ret, struct gp_error *err) {
+int job_health_decode(const json_t *j, struct job_health *ret, struct gp_error *err) {
     struct job_health h = {0};
     int64_t v = 0, when_s = 0;
     const char *kind = json_str(j, "watch", "");
@@ -171,6 +171,17 @@ static int health_of(const json_t *j, struct job_health *ret, struct gp_error *e
     }
     *ret = h;
     return 0;
+}
+
+json_t *job_health_json(const struct job_health *h) {
+    json_t *j = json_pack("{s:i, s:s, s:o, s:o}", "n", h->n, "watch", kinds[h->kind], "gpu",
+                          h->gpu >= 0 ? json_integer(h->gpu) : json_null(), h->kind == JOB_PREEMPTED ? "when" : "text",
+                          h->kind == JOB_PREEMPTED ? text_or_null(h->text) : json_any_text(h->text));
+    if (h->kind != JOB_UNHEALTHY) return j;
+    json_object_set_new(j, "severity", json_string(h->severity));
+    json_object_set_new(j, "code", json_string(h->code));
+    json_object_set_new(j, "advice", text_or_null(h->advice));
+    return j;
 }
 
 void job_health_text(const struct job_health *h, char *dst, size_t n) {
@@ -223,7 +234,7 @@ static int take_about(struct job_stream *s, const struct job_sink *to, const jso
     int64_t v = 0;
     if (json_at(j, "health") != NULL) {
         struct job_health h = {0};
-        int r = health_of(json_at(j, "health"), &h, err);
+        int r = job_health_decode(json_at(j, "health"), &h, err);
         if (r != 0 || h.n <= s->health_n) return r; /* a follower that reconnects gets all of them again */
         s->health_n = h.n;
         if (to->health != NULL) to->health(to->ctx, &h);

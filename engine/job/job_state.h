@@ -52,6 +52,9 @@ struct job_health {
     char text[240];    /* JOB_PREEMPTED: when, UTC; "": not stated */
     char advice[200];  /* "": none */
 };
+/* One finding, in the form that agents print. -GP_EPROTO names the member that is wrong. */
+int job_health_decode(const json_t *j, struct job_health *ret, struct gp_error *err);
+json_t *job_health_json(const struct job_health *h); /* the same form; new reference */
 const char *job_health_name(enum job_health_kind k); /* "unhealthy", "blind", "preempted" */
 /* "GPU 3: fell off the bus (xid_79, fail): replace the node". */
 void job_health_text(const struct job_health *h, char *dst, size_t n);

@@ -12,5 +12,9 @@ int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct g
 int stack_dir_in(const char *state_dir, const char *uid, char **ret, struct gp_error *err);
 /* Removes it. An invalid uid (from an edited journal) has no folder: success. */
 int stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err);
+/* The file in it that keeps the result of a job while its nodes are destroyed (engine/job/job_end.h). */
+#define STACK_DIR_JOB_END "job_end.json"
+/* Removes that file, when the stack is in use again. Absent, or no uid (NULL): success. */
+int stack_dir_forget_job_end(const struct engine *e, const char *uid, struct gp_error *err);
 
 #endif

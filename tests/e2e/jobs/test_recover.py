@@ -194,3 +194,33 @@ def test_killed_while_nodes_are_launched_again(gpuprov, job, tmp_path, phase, si
         return
     again = gpuprov("run", spec)
     assert resumed(again.out, 0) > 0 and resumed(again.out, 1) > 0
+
+
+@pytest.mark.parametrize("recover", [3, 0])
+@pytest.mark.parametrize("journal", ["kept", pytest.param("lost", marks=pytest.mark.long)])
+def test_a_node_that_is_gone_before_the_next_run_looks(gpuprov, job, tmp_path, recover, journal):
+    """The job runs on the other node: it is followed, and not disturbed by a validation."""
+    spec = job("", more=f"  recover: {recover}\n")
+    p = gpuprov.popen("run", spec)
+    wait_for(lambda: all((tmp_path / "saved" / r / "n").is_file() for r in "01"), 120)
+    p.kill()
+    p.communicate()
+    gpuprov("ssh", "train/1", "--", "(sleep 0.5; poweroff) >/dev/null 2>&1 &", code=None)
+    wait_for(lambda: "stopped" in [n["state"] for n in gpuprov.json("status")["stacks"][0]["nodes"]])
+    if journal == "lost":
+        for path in gpuprov.state.glob("journal.db*"):
+            path.unlink()
+    again = gpuprov("run", "--json", spec, code=9 if recover == 0 else 0)
+    r = again.json["job"]
+    texts = [e.get("text", "") for e in again.events]
+    assert sum(", which runs" in t for t in texts) == 1, again
+    stopped = next(i for i, t in enumerate(texts) if "rank 1 its machine is gone: stopping the other ranks" in t)
+    first_check = next((i for i, e in enumerate(again.events) if e.get("phase") in ("launch", "check")), len(texts))
+    assert stopped < first_check
+    assert r["recovered"] == (recover != 0)
+    if recover == 0:
+        assert (r["rank"], r["why"], first_check) == (1, "its machine is gone", len(texts))
+        return
+    assert [(x["rank"], x["why"]) for x in r["replaced"]] == [(1, "is gone")]
+    log = "\n".join("[%(rank)d] %(line)s" % e for e in again.events if "line" in e)
+    assert resumed(log, 0) > 0 and resumed(log, 1) > 0
