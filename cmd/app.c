@@ -33,6 +33,24 @@ static int hear_warnings(struct invocation *inv, struct engine *e, struct gp_err
     return 0;
 }
 
+/* Without its state gpuprov looks nowhere. For a verb that destroys this is no matter of this machine only. */
+static int open_engine(const struct invocation *inv, struct engine **ret, struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = engine_open(&inv->app->engine_opts, ret, &why);
+    if (r == 0) return 0;
+    if ((inv->verb->flags & VERB_ENDS) == 0 || r == -GP_ECANCELLED) {
+        *err = why;
+        return r;
+    }
+    r = gp_fail(err, GP_EBILLED,
+                "nothing was looked at or destroyed, and something may still be billed: %.300s: repair it, or set "
+                "GPUPROV_STATE_DIR to another folder, and repeat this command",
+                why.msg);
+    str_put(err->detail, sizeof err->detail, why.detail);
+    err->domain = why.domain;
+    return r;
+}
+
 int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err) {
     struct app *app = inv->app;
     if (app->engine != NULL) {
@@ -50,7 +68,7 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
     app->engine_opts.owner = owner;
     app->engine_opts.jobs = c->jobs > 0 ? c->jobs : 64;
     struct engine *e = NULL;
-    if ((r = engine_open(&app->engine_opts, &e, err)) != 0) return r;
+    if ((r = open_engine(inv, &e, err)) != 0) return r;
     if ((r = hear_warnings(inv, e, err)) != 0) {
         engine_close(e);
         return r;

@@ -152,5 +152,5 @@ const struct verb verb_down = {
     .opts_size = sizeof(struct opts),
     .min_args = 1,
     .max_args = 1,
-    .flags = VERB_NOTIFIES,
+    .flags = VERB_NOTIFIES | VERB_ENDS,
 };
