@@ -70,9 +70,10 @@ static int check_ready(const struct job_nodes *all, struct gp_error *err) {
         if (!j->used) continue;
         if (n->rec.phase != NODE_READY)
             return gp_fail(err, GP_EVALIDATE,
-                           "%s/%zu is not ready, and a job starts on ready nodes only: 'gpuprov up' "
+                           "%s/%zu is not ready%s%.200s, and a job starts on ready nodes only: 'gpuprov up' "
                            "makes it ready",
-                           name, i);
+                           name, i, n->rec.note != NULL && n->rec.note[0] != '\0' ? ": " : "",
+                           n->rec.note != NULL ? n->rec.note : "");
         if (j->look.boot[0] == '\0' || j->look.home[0] == '\0')
             return gp_fail(err, GP_EPROTO,
                            "%s/%zu did not print its home folder and its boot id: check the login "

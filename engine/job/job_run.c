@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "engine/job/job_end.h"
+#include "engine/job/job_fault.h"
 #include "engine/job/job_recover.h"
 
 #include "engine/run/lock.h"
@@ -461,6 +462,7 @@ int engine_run(struct engine *e, const struct spec *spec, const struct job_opts 
     int r = job_def_make(spec, opts->cmd, opts->n_cmd, &w.s.def, err);
     if (r == 0) r = job_session_guard(&w.s, spec->name, err);
     if (r == 0) r = run_job(&w, err);
+    if (opts->no_down || !w.ours) job_fault_record(&w.s);
     if (!w.resumed) stage(&w.s, JOB_STAGE_END); /* else the receivers of notices know how the job ended */
     if (!w.resumed && r != 0 && w.s.run != NULL) run_event_end(w.s.run, err);
     bool failed = r != 0 && r != -GP_ECANCELLED && !w.resumed;
@@ -494,6 +496,7 @@ static int exec_job(struct job_session *s, const char *name, const struct spec *
     if (!s->opts->detach) {
         r = drive(s, NULL, &left, err);
         job_recover_note(s);
+        job_fault_record(s);
         return r;
     }
     say_detached(s);

@@ -224,3 +224,20 @@ def test_a_node_that_is_gone_before_the_next_run_looks(gpuprov, job, tmp_path, r
     assert [(x["rank"], x["why"]) for x in r["replaced"]] == [(1, "is gone")]
     log = "\n".join("[%(rank)d] %(line)s" % e for e in again.events if "line" in e)
     assert resumed(log, 0) > 0 and resumed(log, 1) > 0
+
+
+def test_a_node_with_a_fault_is_not_ready_after_exec(gpuprov, job):
+    spec = job((STAND_IN % FAULT).replace("FOUND", FOUND))
+    gpuprov("up", spec)
+    first = gpuprov("exec", "--json", spec, code=9)
+    assert any("the node is not ready any more" in e.get("text", "") for e in first.events)
+    stack = gpuprov.json("status")["stacks"][0]
+    assert [n["phase"] for n in stack["nodes"]] == ["ready", "failed"] and stack["phase"] != "ready"
+    assert "xid_79" in gpuprov("status").out
+    refused = gpuprov("exec", "--json", "train", "--", "true", code=7)
+    assert "train/1 is not ready: a fault during a job: GPU 0: off the bus (xid_79, fail)" in refused.json["error"]["message"]
+    assert "train/1: not ready" in gpuprov("export", "hostfile", "train", code=7).err
+    gpuprov("up", spec)
+    assert gpuprov.json("status")["stacks"][0]["phase"] == "ready"
+    gpuprov("exec", "train", "--", "true")
+    gpuprov("down", "train")
