@@ -31,8 +31,8 @@ void event_log_read(const struct event_log *l, void (*take)(void *ctx, const cha
  * is called after each look, and which waits. */
 void event_log_follow(const struct event_log *l, void (*take)(void *ctx, const char *line, size_t n),
                       bool (*go_on)(void *ctx), void *ctx, bool *ret_found);
-/* Whether the log's last line is the end of a `down` that left nothing. *ret_when: its time as text; caller frees. A log
- * that is absent, cannot be read or has another last line: false. */
+/* Whether the log's last line is the end of a `down` that left nothing. *ret_when: its time as text; caller frees. A
+ * log that is absent, cannot be read or has another last line: false. */
 bool event_log_ended(const char *state_dir, const char *stack, char **ret_when);
 /* Removes logs that no stack of `known` has and that are older than EVENT_LOG_KEEP_S. Never fails: a
  * log that cannot be removed stays. */

@@ -27,8 +27,9 @@
 #define LOCK_MS 30000
 #define START_MS 40000
 #define CREATE_MS 30000
-#define LIST_MS 10000
-#define KILL_MS 30000
+#define LIST_MS 60000 /* the holder waits for a node that it ends, whose files the kernel may write first */
+#define END_MS 180000
+#define KILL_MS 180000
 #define DYING_MS 3000
 #define CONSOLE_BYTES ((size_t)64 << 10)
 #define CLAIM_SHARED_S 600 /* how long after its making a claim may be a run's that is at work */
@@ -465,7 +466,7 @@ static int end_node(const struct local_claim *c, const char *id, struct gp_error
     GP_AUTO_FREE char *line = xasprintf("end %s", id);
     struct gp_error why = {0};
     if (alive < 0) return 0;
-    int r = local_ask(c->dir, line, clock_deadline(LIST_MS), NULL, &answer, &why);
+    int r = local_ask(c->dir, line, clock_deadline(END_MS), NULL, &answer, &why);
     if (r == 0 || is_dying(alive)) return 0;
     return gp_fail(err, GP_EIO, "could not destroy node %s: %s", id, why.msg);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward proxy of a stack: HTTP to the hosts that the machine's own package sources and the
- * spec's Python indexes name (proxy_hosts.c), CONNECT also to port 443 of others, directly or through the machine's own proxy. Its listening socket is made in
- * the stack's network namespace, everything else happens in the machine's. Forked by the holder
- * before that leaves the machine's network; one process per connection, no privileges. */
+/* The forward proxy of a stack: HTTP to the hosts that the machine's own package sources and the spec's Python
+ * indexes name (proxy_hosts.c), CONNECT also to port 443 of others, directly or through the machine's own proxy. Its
+ * listening socket is made in the stack's network namespace, everything else happens in the machine's. Forked by the
+ * holder before that leaves the machine's network; one process per connection, no privileges. */
 #include "base/gp_base.h"
 
 #include "providers/local/proxy/proxy.h"
