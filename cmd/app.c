@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "engine/plan_file.h"
 #include "model/tags.h"
 #include "ssh/ssh.h"
 #include "validate/validate.h"
@@ -155,6 +156,7 @@ void app_clear(struct app *app) {
     progress_close(app->warnings);
     app->warnings = NULL;
     strv_clear(&app->only);
+    strv_clear(&app->problems);
     log_close();
     if (app->libraries) ssh_global_exit();
     pthread_mutex_destroy(&app->lock);
@@ -186,9 +188,17 @@ static json_t *problems_json(const struct spec_problems *p) {
     return list;
 }
 
+void app_keep_problem(struct invocation *inv, const char *path, const struct spec_pos *pos, const char *text) {
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    strv_take(&inv->app->problems, pos != NULL ? xasprintf("%s:%u:%u: %s", name, pos->line, pos->column, text)
+                                               : xasprintf("%s: %s", name, text));
+}
+
 static void show_problems(struct invocation *inv, const struct spec_problems *p, const char *path, const char *text,
                           const struct gp_error *err) {
     inv->error_shown = true;
+    for (size_t i = 0; i < p->list.len; i++)
+        app_keep_problem(inv, path, &p->list.items[i].pos, p->list.items[i].message);
     if (inv->common->json) {
         print_error_json(err, problems_json(p));
         return;
@@ -264,6 +274,12 @@ static int load_spec(struct invocation *inv, const char *arg, enum no_spec advic
     const char *path = NULL;
     int r = read_spec(inv, arg, advice, &path, &text, err);
     const char *s = text.s != NULL ? text.s : "";
+    if (r == 0 && arg != NULL && strcmp(arg, "-") != 0 && plan_file_is(arg))
+        r = gp_fail(
+            err, GP_EUSAGE,
+            "'%s' is a plan that 'gpuprov plan -o' wrote, not a spec: 'gpuprov up %s' applies it, and its member "
+            "'plan' has what was planned",
+            arg, arg);
     if (r == 0) r = spec_load_text(path, s, text.len, validate_names(), &spec, &problems, err);
     if (r == 0 && secrets) r = app_check_secrets(spec, &problems, err);
     if (r != 0 && problems.list.len > 0) show_problems(inv, &problems, path, s, err);

@@ -21,7 +21,8 @@ struct app {
     bool cancelled;
     bool plain;     /* progress in plain lines also on a terminal: a live area and a log would overwrite each other */
     bool libraries; /* initialised */
-    struct strv failed; /* the nodes' failures that progress has printed */
+    struct strv failed;   /* the nodes' failures that progress has printed */
+    struct strv problems; /* of specs that were refused: "FILE:LINE:COLUMN: text" */
 };
 
 /* The engine, with the common options; libraries are initialised first. Owned by the app: main closes
@@ -43,6 +44,8 @@ void app_clear(struct app *app);
 /* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, has a '/' but is not
  * STACK/N, or is a file whose name no stack can have. */
 bool arg_is_spec(const char *arg);
+/* Adds to app.problems. pos NULL: of the file as a whole. */
+void app_keep_problem(struct invocation *inv, const char *path, const struct spec_pos *pos, const char *text);
 /* Loads a spec; problems go to stderr with line and caret (with --json: into the error object on
  * stdout), inv->error_shown is set then. arg "-": standard input; NULL: gpuprov.yaml of the working folder. */
 int app_spec(struct invocation *inv, const char *arg, struct spec **ret, struct gp_error *err);

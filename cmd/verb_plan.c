@@ -32,10 +32,11 @@ static const struct opt options[] = {{.name = "out",
                                       .help = "ssh: plan with hosts whose key 'gpuprov up' would accept, too"},
                                      {0}};
 
-static void show_markdown_error(const struct opts *o, const char *what, const struct gp_error *err) {
+static void show_markdown_error(const struct invocation *inv, const char *what, const struct gp_error *err) {
+    const struct opts *o = inv->opts;
     GP_AUTO_STR struct str text = {0};
     if (!o->markdown) return;
-    plan_markdown_error(what, err, &text);
+    plan_markdown_error(what, err, &inv->app->problems, &text);
     fputs(text.s, stdout);
 }
 
@@ -51,7 +52,7 @@ static void show(struct invocation *inv, const struct spec *spec, const struct p
         GP_AUTO_STR struct str text = {0};
         plan_markdown(spec, plan, spec->path, &text);
         fputs(text.s, stdout);
-        if (r != 0) show_markdown_error(o, spec->name, err);
+        if (r != 0) show_markdown_error(inv, spec->name, err);
     } else {
         plan_show(spec, plan, stdout);
         GP_AUTO_FREE char *out = xstrdup(o->out);
@@ -77,7 +78,7 @@ static int plan_one(struct invocation *inv, struct gp_error *err) {
         e->opts.unit = NULL;
     }
     if (r != 0) {
-        show_markdown_error(o, spec != NULL ? spec->name : arg != NULL ? arg : "gpuprov.yaml", err);
+        show_markdown_error(inv, spec != NULL ? spec->name : arg != NULL ? arg : "gpuprov.yaml", err);
         return r;
     }
     inv->exit_code = plan.changes ? 2 : 0;

@@ -107,10 +107,15 @@ void plan_markdown(const struct spec *spec, const struct plan *p, const char *pa
     }
 }
 
-void plan_markdown_error(const char *what, const struct gp_error *err, struct str *out) {
+void plan_markdown_error(const char *what, const struct gp_error *err, const struct strv *problems, struct str *out) {
     str_add(out, "### gpuprov plan: ");
     markdown_code(out, what);
     str_add(out, "\n\n**The plan failed:** ");
     markdown_code(out, err->msg);
     str_add(out, "\n");
+    for (size_t i = 0; i < problems->n && i < ROWS_MAX; i++) {
+        str_add(out, i == 0 ? "\n- " : "- ");
+        markdown_code(out, problems->v[i]);
+        str_add(out, "\n");
+    }
 }

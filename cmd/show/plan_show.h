@@ -19,6 +19,6 @@ void markdown_code(struct str *out, const char *text);
 /* Appends a plan as Markdown. path: of its spec; NULL: not shown. */
 void plan_markdown(const struct spec *spec, const struct plan *p, const char *path, struct str *out);
 /* A plan that failed. what: the spec's name or path. */
-void plan_markdown_error(const char *what, const struct gp_error *err, struct str *out);
+void plan_markdown_error(const char *what, const struct gp_error *err, const struct strv *problems, struct str *out);
 
 #endif

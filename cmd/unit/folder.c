@@ -64,6 +64,7 @@ struct findings {
 
 static void note(struct findings *f, const char *path, const struct spec_pos *pos, const char *message) {
     f->problems++;
+    app_keep_problem(f->inv, path, pos, message);
     json_array_append_new(f->list, json_pack("{s:o, s:I, s:I, s:o}", "file", json_any_text(path), "line",
                                              (json_int_t)(pos ? pos->line : 0), "column",
                                              (json_int_t)(pos ? pos->column : 0), "message", json_any_text(message)));

@@ -46,7 +46,7 @@ static void show_one(const struct one *o, bool markdown) {
     const struct spec *spec = o->file->spec;
     bool planned = o->plan.ends != NULL;
     if (markdown && planned) plan_markdown(spec, &o->plan, o->file->path, &text);
-    else if (markdown) plan_markdown_error(spec->name, &o->err, &text);
+    else if (markdown) plan_markdown_error(spec->name, &o->err, &(struct strv){0}, &text);
     else printf("%s:\n", o->file->path);
     if (text.s != NULL) printf("%s\n", text.s);
     if (!markdown && planned) plan_show(spec, &o->plan, stdout);
@@ -123,6 +123,9 @@ int unit_plan(struct invocation *inv, const char *dir, bool prune, bool markdown
     int r = unit_open(inv, dir, prune, &x.folder, err);
     if (r == 0) r = app_engine(inv, &e, err);
     if (r != 0) {
+        GP_AUTO_STR struct str text = {0};
+        if (markdown) plan_markdown_error(dir, err, &inv->app->problems, &text);
+        if (text.s != NULL) fputs(text.s, stdout);
         unit_folder_clear(&x.folder);
         return r;
     }

@@ -239,6 +239,22 @@ def test_the_worst_exit_code(gpuprov, folder):
     assert "gpuprov plan: `a`" in out and "**The plan failed:**" in out
 
 
+def test_a_comment_says_what_is_wrong_with_a_spec(gpuprov, folder, tmp_path):
+    path = folder("some", "a", b="name: b\noffrs: []\n")
+    problem = "b.yaml:2:1: unknown key 'offrs' in a spec; did you mean 'offers'?`"
+    for spec in (path / "b.yaml", path):
+        out = gpuprov("plan", "--markdown", spec, code=1).out
+        assert "**The plan failed:**" in out and problem in out, out
+
+
+def test_a_plan_file_is_no_spec(gpuprov, folder, tmp_path):
+    path, plan = folder("some", "a"), tmp_path / "a.plan"
+    gpuprov("plan", "-o", plan, path / "a.yaml", code=2)
+    for verb in ("plan", "check"):
+        err = gpuprov(verb, plan, code=1).err
+        assert f"'gpuprov up {plan}' applies it" in err and "unknown key" not in err
+
+
 @pytest.mark.long
 @pytest.mark.root
 @pytest.mark.namespaces
