@@ -59,7 +59,7 @@ enum http_verdict {
 
 struct http_req {
     const char *what;   /* for messages: "ec2 RunInstances in us-east-1" */
-    const char *method; /* "GET", "POST", "PUT" */
+    const char *method; /* "GET", "HEAD", "POST", "PUT", "DELETE" */
     const char *url;
     const char *body; /* NULL: none; sent with its own Content-Length */
     size_t body_len;

@@ -99,7 +99,9 @@ static void set_body(struct http_transfer *t, bool once) {
             curl_easy_setopt(c, CURLOPT_POSTFIELDS, req->body);
         }
     }
-    if (req->body == NULL || strcmp(req->method, "POST") != 0) curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, req->method);
+    if (strcmp(req->method, "HEAD") == 0) curl_easy_setopt(c, CURLOPT_NOBODY, 1L); /* else it waits for a body */
+    else if (req->body == NULL || strcmp(req->method, "POST") != 0)
+        curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, req->method);
 }
 
 /* A connection of its own, over HTTP/1.1; or, shared, one stream of many where the server offers HTTP/2. */

@@ -6,14 +6,37 @@
 
 #include <openssl/evp.h>
 
+static void need(int ok) {
+    if (ok == 1) return;
+    fputs("gpuprov: this OpenSSL has no SHA-256\n", stderr);
+    abort();
+}
+
 void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned len = 0;
-    if (EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) != 1 || len != SHA256_BYTES) {
-        fputs("gpuprov: this OpenSSL has no SHA-256\n", stderr);
-        abort();
-    }
+    need(EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) == 1 && len == SHA256_BYTES);
     memcpy(ret, digest, SHA256_BYTES);
+}
+
+void sha256_sum_begin(struct sha256_sum *s) {
+    s->ctx_ = EVP_MD_CTX_new();
+    need(s->ctx_ != NULL && EVP_DigestInit_ex(s->ctx_, EVP_sha256(), NULL) == 1);
+}
+
+void sha256_sum_add(struct sha256_sum *s, const void *p, size_t n) { need(EVP_DigestUpdate(s->ctx_, p, n)); }
+
+void sha256_sum_end(struct sha256_sum *s, unsigned char ret[SHA256_BYTES]) {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    need(EVP_DigestFinal_ex(s->ctx_, digest, &len) == 1 && len == SHA256_BYTES);
+    memcpy(ret, digest, SHA256_BYTES);
+    sha256_sum_clear(s);
+}
+
+void sha256_sum_clear(struct sha256_sum *s) {
+    EVP_MD_CTX_free(s->ctx_);
+    s->ctx_ = NULL;
 }
 
 bool sha1_bytes(const void *p, size_t n, unsigned char ret[20]) {

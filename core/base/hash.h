@@ -12,6 +12,15 @@ void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]);
 /* Only where a protocol names a certificate by it (the x5t of a JSON Web Token). False: OpenSSL has none. */
 bool sha1_bytes(const void *p, size_t n, unsigned char ret[20]);
 void sha256_hex(const void *p, size_t n, char ret[65]); /* lower case */
+/* In pieces. Aborts as sha256_bytes. */
+struct sha256_sum {
+    void *ctx_; /* NULL: not begun */
+};
+void sha256_sum_begin(struct sha256_sum *s);
+void sha256_sum_add(struct sha256_sum *s, const void *p, size_t n);
+void sha256_sum_end(struct sha256_sum *s, unsigned char ret[SHA256_BYTES]); /* frees */
+void sha256_sum_clear(struct sha256_sum *s);                                /* of one that was not ended */
+#define GP_AUTO_SHA256_SUM GP_CLEANUP(sha256_sum_clear)
 
 char *base64_text(const void *p, size_t n); /* one line; caller frees */
 /* Strict: whole groups of four, padding only at the end, nothing else. False: not base64. ret: zeroed or

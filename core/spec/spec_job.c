@@ -100,7 +100,7 @@ static void local_folder(struct spec_ctx *c, const struct yaml_node *at, char **
     if (strstr(*path, "://") != NULL && at != NULL && c->names != NULL) {
         spec_complain(c, at,
                       "'%.100s' is not a folder of this machine: for a bucket, mount it with bootstrap.mounts "
-                      "and let the job write there",
+                      "and let the job read it there",
                       *path);
         return;
     }
@@ -111,10 +111,26 @@ static void local_folder(struct spec_ctx *c, const struct yaml_node *at, char **
     for (size_t n = strlen(*path); n > 1 && (*path)[n - 1] == '/'; n--) (*path)[n - 1] = '\0';
 }
 
+/* Where files go: a bucket, or a folder of this machine. Slashes at the end do not count. */
+static void place(struct spec_ctx *c, const struct yaml_node *at, char **to) {
+    GP_AUTO_BUCKET_URL struct bucket_url bucket = {0};
+    struct gp_error why = {0};
+    if (!bucket_url_is(*to)) {
+        local_folder(c, at, to);
+        return;
+    }
+    if (bucket_url_decode(*to, &bucket, &why) != 0) {
+        if (at != NULL) spec_complain(c, at, "%s", why.msg);
+        return;
+    }
+    free(*to);
+    *to = xasprintf("%s://%s%s%s", bucket.scheme, bucket.name, bucket.prefix[0] != '\0' ? "/" : "", bucket.prefix);
+}
+
 static void rule_output(struct spec_ctx *c, const struct yaml_node *map, void *to_) {
     struct spec_job_output *o = to_;
     const struct yaml_node *to = own_value(c, map, "to");
-    local_folder(c, to, &o->to);
+    place(c, to, &o->to);
     for (size_t i = 0; to != NULL && o->to != NULL && i < c->spec->job.outputs.len; i++) {
         const struct spec_job_output *other = &c->spec->job.outputs.items[i];
         if (other == o) break;
@@ -124,7 +140,7 @@ static void rule_output(struct spec_ctx *c, const struct yaml_node *map, void *t
 
 static void rule_checkpoint(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     struct spec_job_checkpoint *p = to;
-    local_folder(c, own_value(c, map, "to"), &p->to);
+    place(c, own_value(c, map, "to"), &p->to);
 }
 
 /* What is there is sent back as the checkpoint. */
@@ -171,11 +187,16 @@ static const struct spec_field output_fields[] = {
      .doc = "a file or folder on the node", .example = "results", .pattern = NODE_PATH, .pattern_doc = NODE_PATH_DOC,
      .check = check_node_path, .effect = SPEC_LATER},
     {.name = "to", .type = SPEC_TEXT, .offset = offsetof(struct spec_job_output, to), .required = true,
-     .doc = "a folder of this machine, relative to the spec; with several nodes each has a folder in it, named by its "
-            "rank", .example = "./results", .basename_in_hash = true, .effect = SPEC_LATER},
+     .doc = "a folder of this machine, relative to the spec, or a bucket: s3://BUCKET/PREFIX; with several nodes each "
+            "has a folder in it, named by its rank", .example = "./results", .basename_in_hash = true,
+     .effect = SPEC_LATER},
+    {.name = "every", .type = SPEC_DURATION, .offset = offsetof(struct spec_job_output, every_ms),
+     .def_doc = "only when the job has ended", .doc = "how often it is also fetched while the job runs",
+     .example = "5m", .min = 1000, .max = (int64_t)86400000, .effect = SPEC_LATER},
     {0}};
 static const struct spec_block output_block = {
-    .path = "job.outputs[]", .doc = "Results that are fetched from each node when the job has ended.",
+    .path = "job.outputs[]",
+    .doc = "Results that are fetched from each node when the job has ended, and with `every` before.",
     .fields = output_fields, .size = sizeof(struct spec_job_output), .rules = rule_output};
 
 static const struct spec_field checkpoint_fields[] = {
@@ -183,7 +204,8 @@ static const struct spec_field checkpoint_fields[] = {
      .doc = "a file or folder on the node", .example = "checkpoints", .pattern = NODE_PATH,
      .pattern_doc = NODE_PATH_DOC, .check = check_node_path, .effect = SPEC_LATER},
     {.name = "to", .type = SPEC_TEXT, .offset = offsetof(struct spec_job_checkpoint, to), .required = true,
-     .doc = "a folder of this machine, relative to the spec; what it has is sent to the nodes before the job starts",
+     .doc = "a folder of this machine, relative to the spec, or a bucket: s3://BUCKET/PREFIX; what it has is sent to "
+            "the nodes before the job starts",
      .example = "./checkpoints", .basename_in_hash = true, .effect = SPEC_LATER},
     {.name = "every", .type = SPEC_DURATION, .offset = offsetof(struct spec_job_checkpoint, every_ms),
      .def_doc = "10m", .doc = "how often it is fetched while the job runs", .example = "5m", .min = 1000,

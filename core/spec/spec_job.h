@@ -3,14 +3,31 @@
 #ifndef GP_SPEC_SPEC_JOB_H
 #define GP_SPEC_SPEC_JOB_H
 
+#include "base/error.h"
 #include "base/str.h"
 #include "base/vec.h"
 
 #define SPEC_JOB_EVERY_MS ((int64_t)10 * 60000) /* where `checkpoint.every` is absent */
 
+/* The place of a job's files in an object store: s3://BUCKET/PREFIX. Owns its texts. */
+struct bucket_url {
+    const char *scheme; /* one of bucket_url_schemes; static */
+    char *name;         /* of the bucket: becomes a part of host names and paths */
+    char *prefix;       /* without slashes at its ends; "": the whole bucket */
+};
+/* Schemes that a job's files may go to; NULL ends. providers/bucket has a row for each. */
+extern const char *const bucket_url_schemes[];
+bool bucket_url_is(const char *to); /* a URL, of whatever scheme, and no folder of this machine; NULL: false */
+/* -GP_EUSAGE: the scheme is unknown (the error lists those that are known), or the bucket or the prefix has not its
+ * form. ret: cleared by the caller. */
+int bucket_url_decode(const char *to, struct bucket_url *ret, struct gp_error *err);
+void bucket_url_clear(struct bucket_url *b);
+#define GP_AUTO_BUCKET_URL GP_CLEANUP(bucket_url_clear)
+
 struct spec_job_output {
-    char *path; /* on the node: absolute, or relative to the working folder */
-    char *to;   /* absolute: a folder of this machine */
+    char *path;       /* on the node: absolute, or relative to the working folder */
+    char *to;         /* absolute: a folder of this machine; or a bucket (bucket_url_is) */
+    int64_t every_ms; /* it is fetched while the job runs too; 0: only at its end */
 };
 struct spec_job_checkpoint {
     char *path, *to;  /* as of an output; NULL: none */

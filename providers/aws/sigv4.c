@@ -144,7 +144,8 @@ void sigv4_canonical(const struct sigv4_req *r, struct str *out) {
     str_addc(out, '\n');
     sigv4_signed_headers(r, out);
     char hash[65];
-    sha256_hex(r->body != NULL ? r->body : "", r->body_len, hash);
+    if (r->body_sha256 != NULL) str_put(hash, sizeof hash, r->body_sha256);
+    else sha256_hex(r->body != NULL ? r->body : "", r->body_len, hash);
     str_addf(out, "\n%s", hash);
 }
 

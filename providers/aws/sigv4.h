@@ -15,6 +15,7 @@ struct sigv4_req {
     const struct http_fields *headers; /* all of them are signed; host and x-amz-date must be there */
     const char *body;
     size_t body_len;
+    const char *body_sha256; /* 64 hex digits; NULL: computed from the body */
     const char *region, *service;
     const char *date; /* the value of x-amz-date: "20260102T030405Z" */
     bool raw_path;    /* S3: no normalisation of the path, encoded once */

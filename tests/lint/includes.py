@@ -40,8 +40,10 @@ ROOMS = {
     "providers/common": (ALL, ["core/base", "core/spec", "core/model", "validate/suite/models.h", "providers/provider.*",
                                "providers/http*"]),
     "providers/catalog": (["catalog.h"], ["core/base"]),
+    # Object stores: the contract and the table of them; each is in the folder of the provider whose credentials it takes.
+    "providers/bucket": (["bucket.h"], ["core/base", "core/spec"]),
     "providers/aws": (["aws.h"], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/http*",
-                                  "providers/common", "providers/catalog"]),
+                                  "providers/common", "providers/catalog", "providers/bucket"]),
     "providers/runpod": ([], ["core/base", "core/software", "core/spec", "core/model", "providers/provider.*",
                               "providers/http*", "providers/common", "providers/catalog"]),
     # What reads the nodes' requests knows nothing of the holder that forks it.
@@ -53,7 +55,7 @@ ROOMS = {
     "providers/ssh": (["hosts.h"],
                       ["core/base", "core/spec", "core/model", "core/ssh", "providers/provider.*", "providers/common"]),
     "providers/*": ([], ["core/base", "core/spec", "core/model", "core/ssh", "providers/provider.*", "providers/http*",
-                         "providers/common", "providers/catalog"]),
+                         "providers/common", "providers/catalog", "providers/bucket"]),
     "providers": ([], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/local"]),
     # The agent: nothing of the controller but core/base.
     "validate/agent/device": (["device.h", "numeric.h"], ["core/base"]),
@@ -105,15 +107,16 @@ ROOMS = {
     "engine/internal.*": (ALL, ["engine/engine.*"]),
     "engine/run": (ALL, CORE + ["providers/provider.*", "providers/http*", "providers/ssh", "bootstrap", "templates", "validate",
                                 "engine/engine.*", "engine/internal.*"]),
-    "engine/transfer": (["transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh"]),
+    "engine/transfer": (["bucket_copy.h", "transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh",
+                                                          "providers/bucket"]),
     "engine/stack": (ALL, CORE + ["providers/provider.*", "templates", "engine/run", "engine/engine.*",
                                   "engine/internal.*"]),
     "engine/proof": (ALL, CORE + ["providers/provider.*", "bootstrap", "validate/suite", "validate", "engine/run",
                                   "engine/engine.*", "engine/internal.*"]),
     # Jobs on ready nodes: over the engine's verbs up and down.
     "engine/job": (["jobs.h", "job_follow.h", "job_state.h"],
-                   CORE + ["templates", "bootstrap", "providers/provider.*", "validate", "engine/run", "engine/stack",
-                           "engine/proof", "engine/transfer", "engine/engine.*", "engine/internal.*"]),
+                   CORE + ["templates", "bootstrap", "providers/provider.*", "providers/bucket", "validate", "engine/run",
+                           "engine/stack", "engine/proof", "engine/transfer", "engine/engine.*", "engine/internal.*"]),
     # Statements about nodes for other programs.
     "engine/certificate": (ALL, CORE + ["providers/http*", "validate", "engine/engine.*", "engine/internal.*"]),
     "engine": (["plan_file.h"],

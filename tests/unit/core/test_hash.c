@@ -32,6 +32,20 @@ static void sha256_has_the_published_values(void **state) {
     assert_int_equal(raw[31], 0xad);
 }
 
+static void sha256_in_pieces(void **state) {
+    (void)state;
+    GP_AUTO_SHA256_SUM struct sha256_sum sum = {0};
+    unsigned char whole[SHA256_BYTES], pieces[SHA256_BYTES];
+    sha256_bytes("abcdef", 6, whole);
+    sha256_sum_begin(&sum);
+    sha256_sum_add(&sum, "abc", 3);
+    sha256_sum_add(&sum, "", 0);
+    sha256_sum_add(&sum, "def", 3);
+    sha256_sum_end(&sum, pieces);
+    assert_memory_equal(whole, pieces, sizeof whole);
+    assert_null(sum.ctx_);
+}
+
 static void base64_goes_both_ways(void **state) {
     (void)state;
     static const struct {
@@ -64,6 +78,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha1_has_the_published_value),
         cmocka_unit_test(sha256_has_the_published_values),
+        cmocka_unit_test(sha256_in_pieces),
         cmocka_unit_test(base64_goes_both_ways),
         cmocka_unit_test(what_is_no_base64_is_refused),
     };

@@ -33,6 +33,24 @@ static void whole(void **state) {
     loaded_clear(&l);
 }
 
+static void buckets(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s =
+        good("name: a\njob:\n  outputs: [{path: a, to: 's3://abc/x/', every: 90s}, {path: b, to: o}]\n"
+             "  checkpoint: {path: c, to: 's3://abc'}\n");
+    assert_string_equal(s->job.outputs.items[0].to, "s3://abc/x");
+    assert_int_equal(s->job.outputs.items[0].every_ms, 90000);
+    assert_int_equal(s->job.outputs.items[1].every_ms, 0);
+    assert_string_equal(s->job.checkpoint.to, "s3://abc");
+    GP_AUTO_FREE char *form = spec_canonical(s);
+    struct loaded l = {0};
+    l.r = spec_load_text("(journal)", form, strlen(form), NULL, &l.spec, &l.problems, &l.err);
+    assert_int_equal(l.r, 0);
+    assert_string_equal(l.spec->job.outputs.items[0].to, "s3://abc/x");
+    assert_string_equal(l.spec->hash, s->hash);
+    loaded_clear(&l);
+}
+
 /* A stack that was launched before this block existed keeps its hash: the block's defaults are no part of it. */
 static void absent(void **state) {
     (void)state;
@@ -60,7 +78,13 @@ static void refused(void **state) {
     bad_at("name: a\njob: {run: x, outputs: [{path: ../x, to: o}]}\n", 2, 32, "'..' as a folder");
     bad_at("name: a\njob: {run: x, outputs: [{path: a/./b, to: o}]}\n", 2, 32, "'.' as a folder");
     bad_at("name: a\njob: {run: x, outputs: [{path: '$(reboot)', to: o}]}\n", 2, 32, "must be a path");
-    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: 's3://b/c'}]}\n", 2, 39, "bootstrap.mounts");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: 's3://b/c'}]}\n", 2, 39, "does not name a bucket");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: 'ftp://abc/c'}]}\n", 2, 39, "(s3://");
+    bad_at("name: a\njob: {run: x, checkpoint: {path: a, to: 's3://abc/../c'}}\n", 2, 41, "'.' and '..' as folders");
+    bad_at("name: a\njob: {run: x, workdir: 's3://abc/c'}\n", 2, 24, "bootstrap.mounts");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: 's3://abc/c'}, {path: b, to: 's3://abc/c/'}]}\n", 2, 68,
+           "two entries");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o, every: 1ms}]}\n", 2, 49, "from 1.0s to 24h");
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o}, {path: b, to: ./o/}]}\n", 2, 57, "two entries");
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o}], checkpoint: {path: b, to: ./o}}\n", 2, 70, "go to '");
     bad_at("name: a\njob: {run: x, outputs: [{path: a}]}\n", 2, 25, "needs 'to'");
@@ -72,6 +96,7 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(whole), cmocka_unit_test(absent), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(whole), cmocka_unit_test(buckets), cmocka_unit_test(absent),
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

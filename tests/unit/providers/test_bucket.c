@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Object stores: URLs, foreign keys, addresses of S3, the sizes of parts. What needs a store is in
+ * tests/e2e/jobs/test_bucket.py. */
+#include "base/gp_base.h"
+
+#include "providers/aws/s3/s3_int.h"
+#include "providers/bucket/bucket.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void each_scheme_has_an_implementation(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (; bucket_url_schemes[n] != NULL; n++) {
+        size_t rows = 0;
+        for (size_t k = 0; bucket_registry[k] != NULL; k++)
+            rows += strcmp(bucket_registry[k]->scheme, bucket_url_schemes[n]) == 0;
+        assert_int_equal(rows, 1);
+    }
+    assert_true(n > 0);
+    assert_null(bucket_registry[n]);
+}
+
+static void urls(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *name, *prefix; /* name NULL: refused */
+    } cases[] = {
+        {"s3://abc", "abc", ""},
+        {"s3://a.b-c/", "a.b-c", ""},
+        {"s3://abc/runs/1//", "abc", "runs/1"},
+        {"s3://abc/A_b.c+d@e=f,g:h~i-j", "abc", "A_b.c+d@e=f,g:h~i-j"},
+        {"s3://ab", NULL, NULL},
+        {"s3://", NULL, NULL},
+        {"s3:///x", NULL, NULL},
+        {"s3://-abc", NULL, NULL},
+        {"s3://abc-", NULL, NULL},
+        {"s3://a..b", NULL, NULL},
+        {"s3://Abc", NULL, NULL},
+        {"s3://ab_c", NULL, NULL},
+        {"s3://user@abc", NULL, NULL},
+        {"s3://abc:443/x", NULL, NULL},
+        {"s3://abc//x", NULL, NULL},
+        {"s3://abc/x//y", NULL, NULL},
+        {"s3://abc/../y", NULL, NULL},
+        {"s3://abc/x/.", NULL, NULL},
+        {"s3://abc/x y", NULL, NULL},
+        {"s3://abc/x%2fy", NULL, NULL},
+        {"s3://abc/x?y", NULL, NULL},
+        {"s3://abc/x\n", NULL, NULL},
+        {"S3://abc", NULL, NULL},
+        {"ftp://abc", NULL, NULL},
+        {"://abc", NULL, NULL},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_BUCKET_URL struct bucket_url b = {0};
+        struct gp_error err = {0};
+        int r = bucket_url_decode(cases[i].text, &b, &err);
+        if (r != (cases[i].name != NULL ? 0 : -GP_EUSAGE)) fail_msg("'%s': %d %s", cases[i].text, r, err.msg);
+        if (r != 0) continue;
+        assert_string_equal(b.name, cases[i].name);
+        assert_string_equal(b.prefix, cases[i].prefix);
+    }
+    struct gp_error err = {0};
+    struct bucket *none = NULL;
+    assert_int_equal(bucket_open("azure://abc/x", NULL, &none, &err), -GP_EUSAGE);
+    assert_non_null(strstr(err.msg, "s3://"));
+    assert_false(bucket_url_is("./a/b") || bucket_url_is("/x:y") || bucket_url_is(NULL));
+}
+
+static void add(struct bucket_objects *o, const char *prefix, const char *key, size_t n) {
+    char text[100];
+    struct bucket b = {0};
+    str_put(text, sizeof text, prefix);
+    b.prefix = text;
+    bucket_objects_add(&b, o, key, n, 1, NULL);
+}
+
+static void foreign_keys(void **state) {
+    (void)state;
+    char long_name[300];
+    memset(long_name, 'n', sizeof long_name);
+    static const struct {
+        const char *key;
+        size_t n; /* 0: its length */
+        const char *path;
+    } cases[] = {
+        {"p/a", 0, "a"},
+        {"p/a/b c/é", 0, "a/b c/é"},
+        {"p/..a/b..", 0, "..a/b.."},
+        {"p/a\\b", 0, "a\\b"},
+        {"p/%2e%2e/x", 0, "%2e%2e/x"},
+        {"p/.gpuprovignore", 0, ".gpuprovignore"},
+        {"p/../x", 0, NULL},
+        {"p/..", 0, NULL},
+        {"p/a/../../x", 0, NULL},
+        {"p/./x", 0, NULL},
+        {"p//x", 0, NULL},
+        {"p//etc/passwd", 0, NULL},
+        {"p/x//y", 0, NULL},
+        {"p/x/", 0, NULL}, /* with content it is no folder of a console */
+        {"p/a\nb", 0, NULL},
+        {"p/a\x1b[1m", 0, NULL},
+        {"p/a\x7f", 0, NULL},
+        {"p/a\xc2\x85", 0, NULL},
+        {"p/a\xff", 0, NULL},
+        {"p/a\xc3", 0, NULL},
+        {"p/a\0b", 5, NULL},
+        {"p/.gpuprov-part.1", 0, NULL},
+        {"p/x/.gpuprov-check", 0, NULL},
+        {"p", 0, NULL},
+        {"p/", 0, NULL},
+        {"pa", 0, NULL},
+        {"pp/a", 0, NULL},
+        {"/p/a", 0, NULL},
+        {"", 0, NULL},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+        add(&o, "p", cases[i].key, cases[i].n > 0 ? cases[i].n : strlen(cases[i].key));
+        if (o.list.len != (cases[i].path != NULL) || o.left_out != (cases[i].path == NULL))
+            fail_msg("'%s'", cases[i].key);
+        if (cases[i].path != NULL) assert_string_equal(o.list.items[0].path, cases[i].path);
+    }
+    GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+    add(&o, "", long_name, 255);
+    add(&o, "", long_name, 256);
+    add(&o, "", "b", 1);
+    add(&o, "", "a", 1);
+    add(&o, "", "b", 1);
+    assert_int_equal(o.left_out, 1);
+    bucket_objects_sort(&o);
+    assert_int_equal(o.list.len, 3);
+    assert_string_equal(o.list.items[0].path, "a");
+    assert_non_null(bucket_objects_find(&o, "b"));
+    assert_null(bucket_objects_find(&o, "c"));
+}
+
+static void folders_of_a_console_are_nothing(void **state) {
+    (void)state;
+    GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+    char none[] = "";
+    const struct bucket b = {.prefix = none};
+    bucket_objects_add(&b, &o, "x/", 2, 0, NULL);
+    assert_int_equal(o.list.len + o.left_out, 0);
+    static const char hash[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    bucket_objects_add(&b, &o, "x", 1, 0, hash);
+    bucket_objects_add(&b, &o, "y", 1, 0, "0123456789ABCDEF");
+    assert_string_equal(o.list.items[0].sha256, hash);
+    assert_string_equal(o.list.items[1].sha256, "");
+}
+
+static void parts(void **state) {
+    (void)state;
+    static const uint64_t sizes[] = {1, BUCKET_WHOLE_MAX + 1, (uint64_t)200 << 30, (uint64_t)5 << 40};
+    for (size_t i = 0; i < GP_ARRAY_LEN(sizes); i++) {
+        uint64_t part = bucket_part_size(sizes[i]);
+        assert_true(part >= BUCKET_PART && (sizes[i] + part - 1) / part <= 9000 && part % ((uint64_t)1 << 20) == 0);
+    }
+    assert_true(bucket_part_size(BUCKET_WHOLE_MAX + 1) == BUCKET_PART);
+}
+
+static void crc32c_has_the_published_values(void **state) {
+    (void)state;
+    unsigned char zeros[32] = {0};
+    assert_int_equal(bucket_crc32c(0, "123456789", 9), 0xe3069283);
+    assert_int_equal(bucket_crc32c(0, zeros, sizeof zeros), 0x8a9136aa); /* RFC 3720, B.4 */
+    assert_int_equal(bucket_crc32c(bucket_crc32c(0, "1234", 4), "56789", 5), 0xe3069283);
+}
+
+static void addresses_of_s3(void **state) {
+    (void)state;
+    static const struct {
+        const char *bucket, *endpoint, *region, *key, *url, *host, *path;
+    } cases[] = {
+        {"abc", NULL, "eu-west-3", "a b/c+d", "https://abc.s3.eu-west-3.amazonaws.com/a%20b/c%2Bd",
+         "abc.s3.eu-west-3.amazonaws.com", "/a b/c+d"},
+        {"abc", NULL, "cn-north-1", NULL, "https://abc.s3.cn-north-1.amazonaws.com.cn/",
+         "abc.s3.cn-north-1.amazonaws.com.cn", "/"},
+        {"a.bc", NULL, "us-east-1", "k", "https://s3.us-east-1.amazonaws.com/a.bc/k", "s3.us-east-1.amazonaws.com",
+         "/a.bc/k"},
+        {"abc", "http://127.0.0.1:9000", "us-east-1", "k", "http://127.0.0.1:9000/abc/k", "127.0.0.1:9000", "/abc/k"},
+        {"abc", "https://minio/base", "us-east-1", NULL, "https://minio/base/abc/", "minio", "/base/abc/"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(cases); i++) {
+        char bucket[20], region[20], endpoint[40], profile[] = "default";
+        struct s3 s = {0};
+        str_put(bucket, sizeof bucket, cases[i].bucket);
+        str_put(region, sizeof region, cases[i].region);
+        str_put(endpoint, sizeof endpoint, cases[i].endpoint != NULL ? cases[i].endpoint : "");
+        s.base.name = bucket;
+        s.a.cfg.profile = profile;
+        s.region = region;
+        s.endpoint = cases[i].endpoint != NULL ? endpoint : NULL;
+        GP_AUTO_FREE char *url = NULL, *host = NULL, *path = NULL;
+        assert_int_equal(s3_address(&s, cases[i].key, &url, &host, &path, NULL), 0);
+        assert_string_equal(url, cases[i].url);
+        assert_string_equal(host, cases[i].host);
+        assert_string_equal(path, cases[i].path);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_scheme_has_an_implementation),
+        cmocka_unit_test(urls),
+        cmocka_unit_test(foreign_keys),
+        cmocka_unit_test(folders_of_a_console_are_nothing),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(crc32c_has_the_published_values),
+        cmocka_unit_test(addresses_of_s3),
+    };
+    return cmocka_run_group_tests_name("bucket", tests, NULL, NULL);
+}
