@@ -111,6 +111,20 @@ static json_t *fetched_json(const struct job_result *res) {
     return list;
 }
 
+static json_t *stored_json(const struct job_result *res) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < res->stored.len; i++) {
+        const struct job_stored *f = &res->stored.items[i];
+        json_array_append_new(list,
+                              json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "to", json_any_text(f->to), "files",
+                                        (json_int_t)f->files, "bytes", (json_int_t)f->bytes, "files_sent",
+                                        (json_int_t)f->files_sent, "bytes_sent", (json_int_t)f->bytes_sent, "left_out",
+                                        (json_int_t)f->left_out, "notes", notes_json(&f->notes), "error",
+                                        f->error != NULL ? json_any_text(f->error) : json_null()));
+    }
+    return list;
+}
+
 static json_t *health_json(const struct job_result *res) {
     json_t *list = json_array();
     for (size_t i = 0; i < res->health.len; i++) {
@@ -141,15 +155,15 @@ static json_t *job_json(const struct job_result *res, int r) {
     bool code = bad != NULL && bad->ended && bad->state.exit >= 0;
     bool ok = strcmp(state_of(res, r), "succeeded") == 0;
     return json_pack(
-        "{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "id", res->id, "key", res->key, "state",
-        state_of(res, r), "attached", (int)res->attached, "exit",
+        "{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "id", res->id, "key", res->key,
+        "state", state_of(res, r), "attached", (int)res->attached, "exit",
         code ? json_integer(bad->state.exit)
         : ok ? json_integer(0)
              : json_null(),
         "signal", bad != NULL && bad->state.signal[0] != '\0' ? json_any_text(bad->state.signal) : json_null(), "rank",
         bad != NULL ? json_integer(o->failed) : json_null(), "why", bad != NULL ? json_any_text(bad->why) : json_null(),
-        "ranks", ranks_json(o), "fetched", fetched_json(res), "health", health_json(res), "recovered", res->recovered,
-        "replaced", replaced_json(res));
+        "ranks", ranks_json(o), "fetched", fetched_json(res), "stored", stored_json(res), "health", health_json(res),
+        "recovered", res->recovered, "replaced", replaced_json(res));
 }
 
 void job_show_result(struct invocation *inv, const char *stack, const struct job_result *res, json_t *plan, int r,

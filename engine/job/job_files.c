@@ -4,6 +4,7 @@
 
 #include "engine/job/job_files.h"
 
+#include "engine/job/job_bucket.h"
 #include "engine/job/job_follow.h"
 
 #include "base/fs.h"
@@ -39,6 +40,7 @@ struct one {
     bool up, ignore;
     bool skip; /* of a batch that is repeated: this one is done */
     char *there, *here;
+    char *shown; /* where it goes, as the spec has it */
     struct tree_stats stats;
     int rc;
     struct gp_error err;
@@ -52,6 +54,7 @@ static void batch_clear(struct batch *b) {
     for (size_t i = 0; i < b->list.len; i++) {
         free(b->list.items[i].there);
         free(b->list.items[i].here);
+        free(b->list.items[i].shown);
         tree_stats_clear(&b->list.items[i].stats);
     }
     vec_free(&b->list);
@@ -123,7 +126,8 @@ int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_
     int r = job->workdir != NULL ? send(all, job->workdir, false, JOB_CWD, true, "working folder", err) : 0;
     if (r != 0 || c->path == NULL) return r;
     GP_AUTO_FREE char *there = node_path(c->path);
-    return send(all, c->to, true, there, false, "checkpoint", err);
+    GP_AUTO_FREE char *here = job_bucket_folder(all->run->e, all->run->stack.name, c->to);
+    return send(all, here, true, there, false, "checkpoint", err);
 }
 
 /* --- from the nodes --- */
@@ -132,15 +136,17 @@ int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_
 static void add_fetch(struct batch *b, struct node_link *l, const struct run *run, int rank, const char *path,
                       const char *to, bool more) {
     struct one o = {.link = l, .run = run, .rank = rank, .there = node_path(path)};
-    GP_AUTO_FREE char *place = job_files_place(to, rank, more);
+    GP_AUTO_FREE char *folder = job_bucket_folder(run->e, run->stack.name, to);
+    GP_AUTO_FREE char *place = job_files_place(folder, rank, more), *shown = job_files_place(to, rank, more);
     o.here = xasprintf("%s/", place);
+    o.shown = xasprintf("%s/", shown);
     vec_push(&b->list, o);
 }
 
 static void note(struct job_result *ret, struct one *o) {
     struct job_fetched f = {.rank = o->rank,
                             .path = xstrdup(o->there),
-                            .to = xstrdup(o->here),
+                            .to = xstrdup(o->shown),
                             .files = o->stats.files,
                             .bytes = o->stats.bytes,
                             .files_sent = o->stats.files_sent,
@@ -311,36 +317,64 @@ int job_files_fetch(struct job_nodes *all, const struct spec_job *job, struct jo
 
 /* --- while it runs --- */
 
+/* A path that is fetched while the job runs. Borrowed from the spec. */
+struct backup_item {
+    const char *path, *to;
+    int64_t every_ms, next_ms; /* next_ms: monotonic */
+};
 struct job_backup {
     struct job_nodes *all;
-    const struct spec_job *job;
+    VEC_OF(struct backup_item) items;
     pthread_t thread;
     struct gp_cancel quit;
     struct node_link *links; /* of its own, by rank */
 };
 
-static void backup_once(struct job_backup *b) {
-    const struct spec_job_checkpoint *c = &b->job->checkpoint;
+static void add_item(struct job_backup *b, const char *path, const char *to, int64_t every_ms) {
+    struct backup_item item = {.path = path, .to = to, .every_ms = every_ms, .next_ms = clock_deadline(every_ms)};
+    vec_push(&b->items, item);
+}
+
+/* What came goes on to its bucket. */
+static void store(const struct job_backup *b, const struct backup_item *item) {
+    const struct run *run = b->all->run;
+    const struct job_bucket_of of = {.e = run->e, .sink = &run->sink, .stack = run->stack.name};
+    GP_AUTO_TREE_STATS struct tree_stats stats = {0};
+    struct gp_error why = {0};
+    int r = job_bucket_put(&of, item->to, &b->quit, &stats, &why);
+    if (r != 0 && r != -GP_ECANCELLED)
+        run_event(run, -1, NODE_READY, EVENT_WARN, "files", "could not send '%s' yet: %s", item->path, why.msg);
+}
+
+static void backup_one(struct job_backup *b, const struct backup_item *item) {
     GP_CLEANUP(batch_clear) struct batch batch = {0};
+    bool came = false;
     for (size_t i = 0; i < b->all->len; i++)
         if (b->all->items[i].used)
-            add_fetch(&batch, &b->links[i], b->all->run, (int)i, c->path, c->to, several(b->all));
+            add_fetch(&batch, &b->links[i], b->all->run, (int)i, item->path, item->to, several(b->all));
     batch_run(&batch);
     for (size_t i = 0; i < batch.list.len; i++) {
         const struct one *o = &batch.list.items[i];
         node_link_close(o->link); /* an idle connection would not be missed until the next time */
-        if (o->rc == 0) say_done(o, "checkpoint");
+        came = came || o->rc == 0;
+        if (o->rc == 0) say_done(o, item->path);
         else if (o->rc != -GP_ENOTFOUND && o->rc != -GP_ECANCELLED)
-            run_event(b->all->run, o->rank, NODE_READY, EVENT_WARN, "files", "could not fetch the checkpoint: %s",
+            run_event(b->all->run, o->rank, NODE_READY, EVENT_WARN, "files", "could not fetch '%s' yet: %s", item->path,
                       o->err.msg);
     }
+    if (came && !gp_cancelled(&b->quit)) store(b, item);
 }
 
 static void *backup_main(void *arg) {
     struct job_backup *b = arg;
-    int64_t every_ms = b->job->checkpoint.every_ms > 0 ? b->job->checkpoint.every_ms : SPEC_JOB_EVERY_MS;
-    while (gp_sleep(every_ms, &b->quit, NULL) == 0) backup_once(b);
-    return NULL;
+    for (;;) {
+        struct backup_item *first = &b->items.items[0];
+        for (size_t i = 1; i < b->items.len; i++)
+            if (b->items.items[i].next_ms < first->next_ms) first = &b->items.items[i];
+        if (gp_sleep(clock_left_ms(first->next_ms), &b->quit, NULL) != 0) return NULL;
+        backup_one(b, first);
+        first->next_ms = clock_deadline(first->every_ms);
+    }
 }
 
 static void backup_free(struct job_backup *b) {
@@ -349,14 +383,24 @@ static void backup_free(struct job_backup *b) {
         ssh_target_clear(&b->links[i].target);
     }
     gp_cancel_clear(&b->quit);
+    vec_free(&b->items);
     free(b->links);
     free(b);
 }
 
 int job_backup_start(struct job_nodes *all, const struct spec_job *job, struct job_backup **ret, struct gp_error *err) {
-    if (job->checkpoint.path == NULL) return 0;
+    const struct spec_job_checkpoint *c = &job->checkpoint;
     struct job_backup *b = xcalloc(1, sizeof *b);
-    *b = (struct job_backup){.all = all, .job = job, .quit = {.efd = -1}};
+    *b = (struct job_backup){.all = all, .quit = {.efd = -1}};
+    if (c->path != NULL) add_item(b, c->path, c->to, c->every_ms > 0 ? c->every_ms : SPEC_JOB_EVERY_MS);
+    for (size_t i = 0; i < job->outputs.len; i++) {
+        const struct spec_job_output *o = &job->outputs.items[i];
+        if (o->every_ms > 0) add_item(b, o->path, o->to, o->every_ms);
+    }
+    if (b->items.len == 0) {
+        free(b);
+        return 0;
+    }
     b->links = xcalloc(all->len + 1, sizeof *b->links);
     int r = gp_cancel_init(&b->quit, err);
     for (size_t i = 0; i < all->len; i++) {

@@ -17,7 +17,8 @@ int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_
 int job_files_fetch(struct job_nodes *all, const struct spec_job *job, struct job_result *ret, bool *ret_left,
                     struct gp_error *err);
 
-/* Fetches the checkpoint every job.checkpoint.every, in a thread with connections of its own, until it is stopped. */
+/* Fetches the checkpoint every job.checkpoint.every, and the outputs that have an `every`, and sends what belongs in a
+ * bucket, in a thread with connections of its own, until it is stopped. *ret: NULL where there is nothing to fetch. */
 struct job_backup;
 int job_backup_start(struct job_nodes *all, const struct spec_job *job, struct job_backup **ret, struct gp_error *err);
 void job_backup_stop(struct job_backup *b); /* accepts NULL */

@@ -2,6 +2,7 @@
 /* The verbs run and exec: a job from its definition to its end. The verb's thread. */
 #include "base/gp_base.h"
 
+#include "engine/job/job_bucket.h"
 #include "engine/job/job_end.h"
 #include "engine/job/job_fault.h"
 #include "engine/job/job_recover.h"
@@ -22,6 +23,7 @@ struct whole {
     char uid[17];           /* of the stack that `up` continues; "": any */
     struct gp_error unseen; /* why the last look_first could not see whether the job is there; GP_OK: it could */
     bool seen;              /* the log of the job that was found was printed already */
+    bool none;              /* look_first found no stack, or no node of it */
     bool ours;              /* the stack is this run's to destroy: its plan was approved, or its job was found */
     bool ended;             /* the job has ended, and is not started again: s.ret is about its end */
     bool resumed;           /* an earlier `run` was killed while it destroyed the nodes, and this one finishes that */
@@ -171,6 +173,7 @@ static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
     if (r == 0) r = job_session_open_nodes(s, &why);
     if (r == 0) r = job_session_find(s, s->def.key, &why);
     bool found = r == 0 && s->found.id[0] != '\0';
+    w->none = r == -GP_ENOTFOUND;
     if (r == 0 && !found) (void)job_nodes_missing(&s->all, &why);
     w->unseen = r == -GP_ENOTFOUND || found ? (struct gp_error){0} : why;
     if (found && s->guard != NULL && !s->found.ended && is_partial(s) && (!all_ready(s) || is_dead(s))) {
@@ -229,6 +232,10 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
         *ret_left = c != 0;
         if (c != 0 && w == NULL) job_mark_collected(&s->all, s->ret->id); /* exec: the next one is a new job */
     }
+    if (r == 0 && v == 0 && s->unsent) { /* a part that is not here either comes first */
+        *ret_left = *ret_left || job_session_whole(s, from, NULL) != 0;
+        if (!*ret_left) job_bucket_note(s);
+    }
     if (r == 0 && v != 0) {
         r = v;
         *err = why;
@@ -238,9 +245,10 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
     } else if (c != 0) {
         say(s, EVENT_FAIL, files.msg);
     }
-    if (c != 0) return r;
+    if (c != 0 && !(s->unkept && !s->unsent && !*ret_left)) return r;
     if (w != NULL) keep_result(w, err);
     job_mark_collected(&s->all, s->ret->id);
+    job_bucket_done(s);
     return r;
 }
 
@@ -374,8 +382,12 @@ static int run_job(struct whole *w, struct gp_error *err) {
     if (s->guard == NULL)
         return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
                        w->spec->name);
+    if (w->none) r = job_bucket_left(s, &over, err);
+    if (over) return r;
     w->ours = found;
-    if (!found) r = get_nodes(w, err);
+    if (r == 0 && !found) r = job_bucket_check(s, err);
+    if (r == 0 && !found) r = job_bucket_bring(s, err);
+    if (r == 0 && !found) r = get_nodes(w, err);
     if (r == 0 && !found) r = job_session_open(s, NULL, w->spec, true, err);
     if (r == 0) r = job_session_begin(s, err);
     if (r == -GP_EBUSY) w->ours = false; /* another machine was faster */
@@ -489,7 +501,8 @@ static int exec_job(struct job_session *s, const char *name, const struct spec *
     if (s->guard == NULL)
         return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
                        s->run->stack.name);
-    r = job_session_begin(s, err);
+    if (s->found.id[0] == '\0') r = job_bucket_check(s, err);
+    if (r == 0) r = job_session_begin(s, err);
     run_unlock(s->run);
     if (r != 0) return r;
     bool left = false;

@@ -4,6 +4,7 @@
 
 #include "engine/job/job_session.h"
 
+#include "engine/job/job_bucket.h"
 #include "engine/job/job_files.h"
 #include "engine/run/lock.h"
 #include "engine/run/run_event.h"
@@ -23,6 +24,12 @@ void job_result_clear(struct job_result *r) {
         strv_clear(&r->fetched.items[i].notes);
     }
     vec_free(&r->fetched);
+    for (size_t i = 0; i < r->stored.len; i++) {
+        free(r->stored.items[i].to);
+        free(r->stored.items[i].error);
+        strv_clear(&r->stored.items[i].notes);
+    }
+    vec_free(&r->stored);
     vec_free(&r->health);
     vec_free(&r->replaced);
     job_outcome_clear(&r->outcome);
@@ -132,6 +139,7 @@ int job_session_begin(struct job_session *s, struct gp_error *err) {
     if (r == 0 && run->secrets == NULL) r = run_read_secrets(run, err);
     if (r == 0) r = job_begin_check(&s->all, err);
     if (r == 0) r = stack_dir_forget_job_end(s->e, run->stack.uid, err);
+    if (r == 0 && !s->ret->attached) r = job_bucket_bring(s, err);
     if (r == 0 && !s->ret->attached) r = job_files_send(&s->all, &s->def.spec->job, err);
     if (r == 0) r = job_begin(&s->all, &s->def, s->ret->id, err);
     if (r == 0)
@@ -197,8 +205,14 @@ void job_session_stop(struct job_session *s, const char *reason) {
 }
 
 int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err) {
-    *ret_left = false;
-    return s->def.spec != NULL ? job_files_fetch(&s->all, &s->def.spec->job, s->ret, ret_left, err) : 0;
+    struct gp_error why = {0};
+    *ret_left = s->unsent = s->unkept = false;
+    if (s->def.spec == NULL) return 0;
+    int r = job_files_fetch(&s->all, &s->def.spec->job, s->ret, ret_left, err);
+    if (r == -GP_ECANCELLED) return r;
+    int sent = job_bucket_send(s, r == 0 ? err : &why);
+    if (r != 0 && sent != 0) run_event(s->run, -1, NODE_READY, EVENT_WARN, "files", "%s", why.msg);
+    return r != 0 ? r : sent;
 }
 
 int job_session_whole(const struct job_session *s, size_t from, struct gp_error *err) {

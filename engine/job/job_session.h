@@ -14,6 +14,9 @@ struct job_session {
     struct job_def def; /* spec NULL: this verb starts none */
     struct run *guard;  /* holds the lock of the stack's job on this machine; NULL: another gpuprov has it */
     struct job_found found;
+    bool brought; /* the checkpoint was fetched from its bucket, or there is none */
+    bool unsent;  /* the last fetch brought files here that could not be sent to their bucket */
+    bool unkept;  /* or outputs that a bucket cannot keep */
 };
 void job_session_close(struct job_session *s); /* what job_session_open opened; the guard stays */
 void job_session_clear(struct job_session *s);
@@ -37,8 +40,8 @@ int job_session_begin(struct job_session *s, struct gp_error *err);
 int job_session_follow(struct job_session *s, bool drive, struct gp_error *err);
 /* After cancellation: ends the job and reads how it ended. */
 void job_session_stop(struct job_session *s, const char *reason);
-/* Fetches outputs and the checkpoint from every node that can be reached, as job_files_fetch. If all of it is here, the
- * caller marks the job as collected. */
+/* Fetches outputs and the checkpoint from every node that can be reached, as job_files_fetch, and sends what belongs in
+ * a bucket (s->unsent, s->unkept). If all of it is in its place, the caller marks the job as collected. */
 int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err);
 /* Whether ret->fetched has everything, from this index on: 0, or -GP_EIO with the count and the first of what was left
  * out. */

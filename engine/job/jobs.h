@@ -39,6 +39,14 @@ struct job_fetched {
     struct strv notes; /* the first of them, with the reason */
     char *error;       /* NULL: none */
 };
+/* What was sent to a bucket. */
+struct job_stored {
+    char *to; /* "s3://BUCKET/PREFIX" */
+    uint64_t files, bytes, files_sent, bytes_sent;
+    uint64_t left_out; /* files that a bucket cannot keep */
+    struct strv notes; /* the first of them, with the reason */
+    char *error;       /* NULL: none */
+};
 /* A node that was given back, or was gone, and was launched again. */
 struct job_replaced {
     char id[17]; /* of the job that it ended */
@@ -52,6 +60,7 @@ struct job_result {
     bool stopped;         /* by Ctrl-C or `cancel` */
     struct job_outcome outcome;
     VEC_OF(struct job_fetched) fetched;
+    VEC_OF(struct job_stored) stored;
     VEC_OF(struct job_rank_health) health; /* of all jobs of this call; by job, rank and number */
     int recovered;                         /* run: how often nodes were launched again */
     VEC_OF(struct job_replaced) replaced;  /* by then */

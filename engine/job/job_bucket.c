@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outputs and checkpoints whose place is a bucket: their folders here, what is sent, what is left. */
+#include "base/gp_base.h"
+
+#include "engine/job/job_bucket.h"
+
+#include "base/form.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "engine/transfer/bucket_copy.h"
+#include "spec/spec_job.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define NOTE_MAX ((size_t)64 << 10)
+
+static char *stack_folder(const struct engine *e, const char *stack) {
+    return xasprintf("%s/buckets/%s", e->state_dir, stack);
+}
+
+char *job_bucket_folder(const struct engine *e, const char *stack, const char *to) {
+    char hex[65];
+    if (!bucket_url_is(to)) return xstrdup(to);
+    GP_AUTO_FREE char *base = stack_folder(e, stack);
+    sha256_hex(to, strlen(to), hex);
+    return xasprintf("%s/%.16s", base, hex);
+}
+
+/* The places of the job, outputs first; NULL: behind the last. */
+static const char *place_at(const struct spec_job *job, size_t i) {
+    if (i < job->outputs.len) return job->outputs.items[i].to;
+    return i == job->outputs.len && job->checkpoint.path != NULL ? job->checkpoint.to : NULL;
+}
+
+static struct job_bucket_of of_session(const struct job_session *s) {
+    return (struct job_bucket_of){.e = s->e,
+                                  .sink = s->run != NULL ? &s->run->sink : &s->e->sink,
+                                  .stack = s->run != NULL ? s->run->stack.name : s->def.spec->name};
+}
+
+int job_bucket_check(const struct job_session *s, struct gp_error *err) {
+    const struct spec_job *job = &s->def.spec->job;
+    int r = 0;
+    for (size_t i = 0; r == 0 && place_at(job, i) != NULL; i++) {
+        GP_AUTO_BUCKET struct bucket *b = NULL;
+        const char *to = place_at(job, i);
+        if (!bucket_url_is(to)) continue;
+        r = bucket_open(to, &s->e->cancel, &b, err);
+        if (r != 0) gp_wrap(err, "'%s'", to);
+        if (r == 0) r = b->ops->check(b, err);
+        if (r != 0) gp_wrap(err, "'%s': nothing was started", s->def.spec->name);
+    }
+    return r;
+}
+
+/* --- from the bucket --- */
+
+static void say_notes(const struct event_sink *sink, const struct tree_stats *stats) {
+    for (size_t i = 0; i < stats->notes.n; i++)
+        event_emit(sink, -1, NODE_READY, EVENT_WARN, "files", "%s", stats->notes.v[i]);
+}
+
+/* Into a folder of its own, which is renamed when all is there. */
+static int fetch_all(const struct job_session *s, const char *to, const char *folder, struct gp_error *err) {
+    const struct job_bucket_of of = of_session(s);
+    GP_AUTO_TREE_STATS struct tree_stats stats = {0};
+    GP_AUTO_BUCKET struct bucket *b = NULL;
+    GP_AUTO_FREE char *part = xasprintf("%s.part", folder);
+    int r = bucket_open(to, &s->e->cancel, &b, err);
+    if (r == 0) r = bucket_down(b, part, &stats, err);
+    say_notes(of.sink, &stats);
+    if (r != 0) return gp_wrap(err, "the checkpoint could not be fetched");
+    if (stats.files == 0) return fs_remove_tree(part, err);
+    event_emit(of.sink, -1, NODE_READY, EVENT_INFO, "files",
+               "checkpoint: %llu of %llu files fetched from '%s' (%.1f MB)", (unsigned long long)stats.files_sent,
+               (unsigned long long)stats.files, to, (double)stats.bytes_sent / 1e6);
+    if (rename(part, folder) != 0) return gp_fail_errno(err, GP_EIO, errno, "'%s' could not be created", folder);
+    return 0;
+}
+
+int job_bucket_bring(struct job_session *s, struct gp_error *err) {
+    const struct spec_job_checkpoint *c = &s->def.spec->job.checkpoint;
+    const struct job_bucket_of of = of_session(s);
+    if (s->brought || c->path == NULL || !bucket_url_is(c->to)) return 0;
+    s->brought = true;
+    GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, c->to);
+    if (!fs_exists(folder)) return fetch_all(s, c->to, folder, err);
+    event_emit(of.sink, -1, NODE_READY, EVENT_WARN, "files",
+               "the checkpoint of a run that ended before it was sent is used: '%s', and not what '%s' has", folder,
+               c->to);
+    return 0;
+}
+
+/* --- to the bucket --- */
+
+int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct gp_cancel *cancel,
+                   struct tree_stats *ret, struct gp_error *err) {
+    GP_AUTO_BUCKET struct bucket *b = NULL;
+    if (!bucket_url_is(to)) return 0;
+    GP_AUTO_FREE char *folder = job_bucket_folder(of->e, of->stack, to);
+    GP_AUTO_FREE char *note = xasprintf("%s.upload", folder);
+    int r = bucket_open(to, cancel, &b, err);
+    if (r == 0) r = bucket_up(b, folder, note, ret, err);
+    say_notes(of->sink, ret);
+    if (r == 0 && ret->files > 0)
+        event_emit(of->sink, -1, NODE_READY, EVENT_INFO, "files", "%llu of %llu files sent to '%s' (%.1f MB)",
+                   (unsigned long long)ret->files_sent, (unsigned long long)ret->files, to,
+                   (double)ret->bytes_sent / 1e6);
+    return r;
+}
+
+static void note_stored(struct job_result *ret, const char *to, const struct tree_stats *stats, const char *error) {
+    struct job_stored one = {.to = xstrdup(to),
+                             .files = stats->files,
+                             .bytes = stats->bytes,
+                             .files_sent = stats->files_sent,
+                             .bytes_sent = stats->bytes_sent,
+                             .left_out = stats->left_out,
+                             .error = xstrdup(error)};
+    strv_copy(&one.notes, &stats->notes);
+    vec_push(&ret->stored, one);
+}
+
+/* One place. What cannot be kept in a bucket is an error of outputs, because it is nowhere else; of a checkpoint it is
+ * often a link, and reported only. */
+static int send_one(struct job_session *s, const char *to, bool output, struct gp_error *err) {
+    GP_AUTO_TREE_STATS struct tree_stats stats = {0};
+    const struct job_bucket_of of = of_session(s);
+    GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, to);
+    struct gp_error why = {0};
+    if (!bucket_url_is(to)) return 0;
+    int r = job_bucket_put(&of, to, &s->e->cancel, &stats, &why);
+    if (r != 0) {
+        s->unsent = true;
+        note_stored(s->ret, to, &stats, why.msg);
+        return gp_fail(err, why.code, "'%s': %.300s; the files are here in '%s', and the same 'gpuprov run' sends them",
+                       of.stack, why.msg, folder);
+    }
+    note_stored(s->ret, to, &stats, NULL);
+    if (stats.left_out == 0 || !output) return 0;
+    s->unkept = true;
+    return gp_fail(err, GP_EIO, "'%s': %llu of the outputs cannot be kept in a bucket, and stay in '%s': first %.200s",
+                   of.stack, (unsigned long long)stats.left_out, folder, stats.notes.n > 0 ? stats.notes.v[0] : "");
+}
+
+int job_bucket_send(struct job_session *s, struct gp_error *err) {
+    const struct spec_job *job = &s->def.spec->job;
+    int r = 0;
+    s->unsent = s->unkept = false;
+    for (size_t i = 0; place_at(job, i) != NULL; i++) {
+        struct gp_error why = {0};
+        int one = r == -GP_ECANCELLED ? 0 : send_one(s, place_at(job, i), i < job->outputs.len, &why);
+        if (one == 0 || (r != 0 && one != -GP_ECANCELLED)) continue;
+        r = one;
+        if (err != NULL) *err = why;
+    }
+    return r;
+}
+
+/* --- what is left of a job whose nodes are gone --- */
+
+/* {"key": KEY, "id": ID} beside the folders of the stack. */
+static char *note_path(const struct job_session *s) {
+    GP_AUTO_FREE char *base = stack_folder(s->e, s->def.spec->name);
+    return xasprintf("%s/unsent.json", base);
+}
+
+void job_bucket_note(const struct job_session *s) {
+    GP_AUTO_FREE char *path = note_path(s);
+    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:s}", "key", s->def.key, "id", s->ret->id);
+    GP_AUTO_FREE char *text = json_text_exact(j, 0);
+    const struct job_bucket_of of = of_session(s);
+    struct gp_error why = {0};
+    if (fs_write_atomic(path, text, strlen(text), 0600, &why) != 0)
+        event_emit(of.sink, -1, NODE_READY, EVENT_WARN, "files", "the next 'gpuprov run' begins the job anew: %s",
+                   why.msg);
+}
+
+static void unlink_note(const struct job_session *s) {
+    GP_AUTO_FREE char *note = note_path(s);
+    unlink(note);
+}
+
+/* The folder is the only place of some files. */
+static bool left_out_of(const struct job_result *ret, const char *to) {
+    for (size_t i = ret->stored.len; i > 0; i--)
+        if (strcmp(ret->stored.items[i - 1].to, to) == 0) return ret->stored.items[i - 1].left_out > 0;
+    return false;
+}
+
+void job_bucket_done(const struct job_session *s) {
+    const struct spec_job *job = &s->def.spec->job;
+    for (size_t i = 0; place_at(job, i) != NULL; i++) {
+        const char *to = place_at(job, i);
+        GP_AUTO_FREE char *folder = job_bucket_folder(s->e, s->def.spec->name, to);
+        bool output = i < job->outputs.len;
+        if (bucket_url_is(to) && !(output && left_out_of(s->ret, to))) (void)fs_remove_tree(folder, NULL);
+    }
+    unlink_note(s);
+}
+
+/* The id of the job that the note is about; "": none, or of another definition. */
+static int read_note(const struct job_session *s, char id[17], struct gp_error *err) {
+    GP_AUTO_FREE char *path = note_path(s);
+    GP_AUTO_STR struct str text = {0};
+    GP_AUTO_JSON json_t *j = NULL;
+    struct gp_error why = {0};
+    id[0] = '\0';
+    int r = fs_read(path, NOTE_MAX, &text, &why);
+    if (r == -GP_ENOTFOUND) return 0;
+    if (r == 0) r = json_parse(text.s != NULL ? text.s : "", text.len, path, &j, &why);
+    const char *found = json_str(j, "id", "");
+    if (r == 0 && !form_uid(found)) r = gp_fail(&why, GP_EIO, "'%s' has no id of a job", path);
+    if (r != 0) return gp_fail(err, GP_EIO, "%.300s: remove that file to begin the job anew", why.msg);
+    if (strcmp(json_str(j, "key", ""), s->def.key) == 0) str_put(id, 17, found);
+    return 0;
+}
+
+int job_bucket_left(struct job_session *s, bool *ret_was, struct gp_error *err) {
+    char id[17];
+    *ret_was = false;
+    int r = read_note(s, id, err);
+    if (r != 0 || id[0] == '\0') return r;
+    *ret_was = true;
+    str_put(s->ret->id, sizeof s->ret->id, id);
+    str_put(s->ret->key, sizeof s->ret->key, s->def.key);
+    s->ret->attached = true;
+    const struct job_bucket_of of = of_session(s);
+    event_emit(of.sink, -1, NODE_READY, EVENT_INFO, "job",
+               "job %s has ended well and its nodes are gone: what was not sent is sent now; another 'gpuprov run' "
+               "begins the job anew",
+               id);
+    r = job_bucket_send(s, err);
+    if (!s->unsent) job_bucket_done(s);
+    return r;
+}

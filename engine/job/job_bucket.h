@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Outputs and checkpoints whose place is a bucket. They are fetched from the nodes into a folder of this machine, below
+ * the state folder, and sent from there; no node gets credentials. Such a folder exists as long as it may have
+ * something that the bucket does not have. Blocks on the network. The verb's thread, but for job_bucket_put. */
+#ifndef GP_ENGINE_JOB_BUCKET_H
+#define GP_ENGINE_JOB_BUCKET_H
+
+#include "engine/job/job_session.h"
+#include "tree/tree.h"
+
+/* The folder of this machine for an output or a checkpoint: `to` itself, or that of a bucket: STATE/buckets/STACK/HASH.
+ * Caller frees. */
+char *job_bucket_folder(const struct engine *e, const char *stack, const char *to);
+/* Whether the spec's buckets can be listed and written with the credentials of this machine: before anything is
+ * launched. */
+int job_bucket_check(const struct job_session *s, struct gp_error *err);
+/* Fetches the checkpoint from its bucket if its folder is not here: before anything is launched, and once per session.
+ * A folder that is here was not sent to the end by a gpuprov that was killed or refused: it is used, with a warning. */
+int job_bucket_bring(struct job_session *s, struct gp_error *err);
+/* Whose files: borrowed. */
+struct job_bucket_of {
+    const struct engine *e;
+    const struct event_sink *sink;
+    const char *stack;
+};
+/* Sends the folder of `to`, with an event; 0 if `to` is no bucket. Any thread. */
+int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct gp_cancel *cancel,
+                   struct tree_stats *ret, struct gp_error *err);
+/* Sends all folders of the job. Sets s->unsent, or s->unkept; ret->stored has what was done. The first failure is err,
+ * and names the folder. */
+int job_bucket_send(struct job_session *s, struct gp_error *err);
+/* The job has ended well and its nodes may go, but s->unsent: the next `run` of it only sends (job_bucket_left). */
+void job_bucket_note(const struct job_session *s);
+/* All is in the buckets that they can keep: removes the note, and the folders but those of outputs that have more. */
+void job_bucket_done(const struct job_session *s);
+/* For a stack that does not exist: sends what is left of an earlier run of the same job. *ret_was: there was such a
+ * run, and the result is its. */
+int job_bucket_left(struct job_session *s, bool *ret_was, struct gp_error *err);
+
+#endif

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outputs and checkpoints in buckets: moto's S3, which is not ours, and what a run must do around it."""
+import hashlib
+import threading
+
+import pytest
+
+from ec2 import CLEAN, Moto, REGION
+from store_proxy import StoreProxy, xml_error
+from waiting import wait_for
+
+pytestmark = [pytest.mark.root, pytest.mark.namespaces]
+
+SPEC = """\
+name: train
+nodes: {nodes}
+offers: [{{provider: local}}]
+limits: {{ttl: 20m}}
+validate: {{time: 1m}}
+job:
+  workdir: work
+  run: sh job.sh
+  outputs: [{{path: out, to: "s3://results/runs/a"{every}}}]
+{more}"""
+CHECKPOINT = '  checkpoint: {path: ckpt, to: "s3://results/state", every: 1s}\n'
+
+
+class Store:
+    """A bucket `results` of moto, as a person's client sees it."""
+
+    def __init__(self, moto):
+        self.moto = moto
+        self.s3 = moto.client("s3")
+        self.s3.create_bucket(Bucket="results")
+        self.env = {**CLEAN, "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing-secret", "AWS_REGION": REGION,
+                    "AWS_ENDPOINT_URL_S3": moto.url}
+
+    def objects(self):
+        got = self.s3.list_objects_v2(Bucket="results").get("Contents", [])
+        return {o["Key"]: o["LastModified"] for o in got}
+
+    def read(self, key):
+        return self.s3.get_object(Bucket="results", Key=key)["Body"].read()
+
+    def put(self, key, text):
+        self.s3.put_object(Bucket="results", Key=key, Body=text.encode())
+
+    def unfinished(self):
+        return self.s3.list_multipart_uploads(Bucket="results").get("Uploads", [])
+
+
+@pytest.fixture(scope="module")
+def moto():
+    m = Moto()
+    yield m
+    m.close()
+
+
+@pytest.fixture
+def store(moto):
+    moto.reset()
+    return Store(moto)
+
+
+@pytest.fixture
+def proxy(store):
+    """Between gpuprov and the store."""
+    p = StoreProxy(store.moto.url)
+    store.env["AWS_ENDPOINT_URL_S3"] = p.url
+    yield p
+    p.close()
+
+
+@pytest.fixture
+def job(tmp_path):
+    """job(SCRIPT): the path of a spec that runs it."""
+
+    def write(script, nodes=1, more="", every=""):
+        (tmp_path / "work").mkdir(exist_ok=True)
+        (tmp_path / "work/job.sh").write_text(script)
+        path = tmp_path / "spec.yaml"
+        path.write_text(SPEC.format(nodes=nodes, more=more, every=every))
+        return path
+    return write
+
+
+def staged(gpuprov):
+    """What of the buckets' files is on this machine."""
+    return [p for p in (gpuprov.state / "buckets").rglob("*") if p.is_file()]
+
+
+def nothing_runs(gpuprov):
+    assert gpuprov.json("status")["stacks"] == []
+
+
+def test_outputs_of_each_rank_and_a_checkpoint_that_another_machine_resumes(gpuprov, job, store, tmp_path):
+    spec = job("cat ckpt/step || echo first; mkdir -p out/deep ckpt; echo $NODE_RANK >out/deep/rank; printf x >'out/a +%é b'; "
+               ": >out/empty; ln -s deep/rank out/link; echo 7 >ckpt/step", nodes=2, more=CHECKPOINT)
+    first = gpuprov("run", spec, "--json", env=store.env).json
+    names = ["a +%é b", "deep/rank", "empty", "link"]
+    assert sorted(store.objects()) == sorted(
+        [f"runs/a/{r}/{n}" for r in "01" for n in names] + ["state/0/step", "state/1/step"])
+    assert store.read("runs/a/1/deep/rank") == b"1\n" == store.read("runs/a/1/link")
+    head = store.s3.head_object(Bucket="results", Key="runs/a/0/deep/rank")
+    assert head["Metadata"] == {"gpuprov-sha256": hashlib.sha256(b"0\n").hexdigest()}
+    stored = {s["to"]: s for s in first["job"]["stored"]}
+    assert stored["s3://results/runs/a"]["files"] == 8 == stored["s3://results/runs/a"]["files_sent"]
+    assert first["job"]["fetched"][0]["to"] == "s3://results/runs/a/0/"
+    assert not staged(gpuprov)
+    nothing_runs(gpuprov)
+
+    # another machine: no state, the same bucket
+    before = store.objects()
+    gpuprov.state = tmp_path / "other"
+    gpuprov.env["GPUPROV_STATE_DIR"] = str(gpuprov.state)
+    second = gpuprov("run", spec, "--json", env=store.env)
+    assert sum(e.get("text", "").startswith("checkpoint: 2 of 2 files fetched from") for e in second.events) == 1
+    stored = {s["to"]: s for s in second.json["job"]["stored"]}
+    assert (stored["s3://results/runs/a"]["files"], stored["s3://results/runs/a"]["files_sent"]) == (8, 0)
+    assert store.objects() == before, "only what differs is sent"
+    assert not staged(gpuprov) and not store.unfinished()
+
+
+BIG = "mkdir -p out; head -c 70000000 /dev/zero >out/big; echo end >>out/big; echo small >out/small"
+
+
+def is_part(n):
+    return lambda r: r.command == "PUT" and f"partNumber={n}&" in r.path
+
+
+def is_object(r):
+    return r.command == "PUT" and "partNumber" not in r.path
+
+
+def test_a_large_file_goes_up_in_parts_and_is_not_sent_again(gpuprov, job, store, proxy):
+    proxy.rule(is_part(2), xml_error(503, "SlowDown"), times=1)
+    proxy.rule(is_part(3), lambda r, forward: None, times=1)
+    spec = job(BIG)
+    gpuprov("run", spec, env=store.env)
+    head = store.s3.head_object(Bucket="results", Key="runs/a/big")
+    assert head["ContentLength"] == 70000004 and head["ETag"].endswith('-5"') and not store.unfinished()
+    assert store.read("runs/a/big")[-4:] == b"end\n"
+    proxy.calls.clear()
+    again = gpuprov("run", spec, "--json", env=store.env).json["job"]
+    assert (again["attached"], again["stored"][0]["files"], again["stored"][0]["files_sent"]) == (False, 2, 0)
+    # the check begins an upload, which has no parts, and gives it up
+    assert [c for c, _ in proxy.calls if c in ("PUT", "POST", "DELETE")] == ["POST", "DELETE"]
+
+
+@pytest.mark.parametrize("case", ["bucket", "read", "write", "credentials"])
+def test_what_cannot_work_is_found_before_anything_is_launched(gpuprov, job, store, proxy, case):
+    words, code = {"bucket": ("NoSuchBucket", 1), "read": ("s3:ListBucket", 5), "write": ("s3:PutObject", 5),
+                   "credentials": ("run 'aws configure'", 5)}[case]
+    if case == "bucket":
+        store.s3.delete_bucket(Bucket="results")
+    if case == "read":
+        proxy.rule(lambda r: "list-type=2" in r.path, xml_error(403, "AccessDenied"))
+    if case == "write":
+        proxy.rule(lambda r: "uploads" in r.path, xml_error(403, "AccessDenied"))
+    if case == "credentials":
+        del store.env["AWS_ACCESS_KEY_ID"], store.env["AWS_SECRET_ACCESS_KEY"]
+    result = gpuprov("run", "--json", job("true"), code=code, env=store.env)
+    error = result.json["error"]["message"]
+    assert words in error and "nothing was started" in error and "s3://results/runs/a" in error + words
+    assert not any("create" in e.get("text", "") for e in result.events)
+    assert not list((gpuprov.state / "local").glob("*"))
+
+
+def test_refused_at_the_end_the_nodes_go_and_the_next_run_only_sends(gpuprov, job, store, proxy):
+    refusal = {"on": True}
+    proxy.rule(lambda r: is_object(r) and r.path.endswith("/two") and refusal["on"], xml_error(403, "AccessDenied"))
+    spec = job("mkdir out; echo 1 >out/one; echo 2 >out/two; echo 3 >out/zero")
+    failed = gpuprov("run", "--json", spec, code=5, env=store.env)
+    error = failed.json["error"]["message"]
+    here = [p for p in staged(gpuprov) if p.name == "two"]
+    assert len(here) == 1 and str(here[0].parent) in error and "the same 'gpuprov run' sends them" in error
+    assert failed.json["destroyed"] > 0 and failed.json["job"]["stored"][0]["error"]
+    assert sorted(store.objects()) == ["runs/a/one"]
+    nothing_runs(gpuprov)
+    refusal["on"] = False
+    again = gpuprov("run", "--json", spec, env=store.env)
+    assert again.json["job"]["id"] == failed.json["job"]["id"]
+    assert (again.json["job"]["state"], again.json["job"]["stored"][0]["files_sent"]) == ("succeeded", 2)
+    assert any("what was not sent is sent now" in e.get("text", "") for e in again.events)
+    assert sorted(store.objects()) == ["runs/a/one", "runs/a/two", "runs/a/zero"]
+    assert not staged(gpuprov)
+    third = gpuprov("run", "--json", spec, env=store.env).json
+    assert third["job"]["id"] != failed.json["job"]["id"], "it runs anew"
+    nothing_runs(gpuprov)
+
+
+def test_killed_in_the_upload_the_next_run_ends_it(gpuprov, job, store, proxy):
+    there, go = threading.Event(), threading.Event()
+
+    def hang(request, forward):
+        there.set()
+        go.wait(60)
+
+    proxy.rule(is_part(3), hang, times=1)
+    spec = job(BIG)
+    p = gpuprov.popen("run", spec, env=store.env)
+    assert there.wait(120)
+    p.kill()
+    p.communicate()
+    go.set()
+    assert len(store.unfinished()) == 1
+    result = gpuprov("run", "--json", spec, env=store.env).json
+    assert result["job"]["attached"] and result["job"]["fetched"][0]["files_sent"] == 0
+    assert not store.unfinished() and len(store.read("runs/a/big")) == 70000004
+    assert sorted(store.objects()) == ["runs/a/big", "runs/a/small"] and not staged(gpuprov)
+    nothing_runs(gpuprov)
+
+
+def test_refused_in_the_middle_of_a_large_file_no_parts_stay(gpuprov, job, store, proxy):
+    proxy.rule(is_part(4), xml_error(403, "AccessDenied"))
+    gpuprov("run", job(BIG), code=5, env=store.env)
+    assert not store.unfinished() and sorted(store.objects()) == []
+    assert not [p for p in staged(gpuprov) if p.name.endswith(".upload")]
+
+
+def test_keys_that_are_no_paths_are_left_out(gpuprov, job, store, tmp_path):
+    bad = ["state/../../../evil", "state//twice", "state/a\x01b", "state/.gpuprov-part.x", "state/x/./y",
+           "state/" + "n" * 300]
+    for key in [*bad, "state/good", "state/dir/", "state/file", "state/file/below", "state", "stately"]:
+        store.put(key, "evil" if key in bad else "fine")
+    store.put("state/dir/", "")
+    result = gpuprov("run", "--json", job("cd ckpt; find . -type f | sort; cat good", more=CHECKPOINT), env=store.env)
+    lines = [e["line"] for e in result.events if "line" in e]
+    assert lines == ["./file", "./good", "fine"]
+    warnings = [e["text"] for e in result.events if e.get("status") == "warn"]
+    assert sum("not the name of a file" in w for w in warnings) == len(bad)
+    assert any("state/file/below" in w or "file/below" in w for w in warnings)
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+@pytest.mark.parametrize("how", ["short", "other", "longer"])
+def test_a_body_that_is_not_the_object(gpuprov, job, store, proxy, how):
+    store.s3.put_object(Bucket="results", Key="state/n", Body=b"12345678",
+                        Metadata={"gpuprov-sha256": hashlib.sha256(b"12345678").hexdigest()})
+
+    def spoil(request, forward):
+        status, headers, body = forward()
+        if how == "longer":
+            headers = [(n, v) for n, v in headers if n != "Content-Length"] + [("Content-Length", "9")]
+        return status, headers, {"short": body[:4], "other": b"1234567x", "longer": body + b"9"}[how]
+
+    def cut(request, forward):
+        reply = spoil(request, forward)
+        request.close_connection = True
+        return reply
+
+    proxy.rule(lambda r: r.command == "GET" and r.path.endswith("/n"), cut, times=1 if how == "short" else -1)
+    spec = job("cat ckpt/n", more=CHECKPOINT)
+    if how == "short":  # the connection ended too soon: it is asked again
+        assert "12345678" in gpuprov("run", spec, env=store.env).out
+        return
+    result = gpuprov("run", "--json", spec, code=None, env=store.env)
+    assert result.code != 0 and "state" in result.json["error"]["message"]
+    assert "the checkpoint could not be fetched" in result.json["error"]["message"]
+    assert not staged(gpuprov) and not list((gpuprov.state / "local").glob("*")), "found before nodes are launched"
+
+
+def test_outputs_come_while_the_job_runs(gpuprov, job, store, tmp_path):
+    spec = job("mkdir -p out log; n=0; while [ ! -e stop ]; do n=$((n + 1)); echo $n >out/n; echo $n >>log/all; sleep 0.2; done; "
+               "echo last >out/n", every=", every: 1s", more="    - {path: log, to: log, every: 1s}\n")
+    spec.write_text(spec.read_text().replace(
+        'outputs: [{path: out, to: "s3://results/runs/a", every: 1s}]',
+        'outputs:\n    - {path: out, to: "s3://results/runs/a", every: 1s}'))
+    p = gpuprov.popen("run", spec, env=store.env)
+    wait_for(lambda: "runs/a/n" in store.objects() and (tmp_path / "log/all").is_file(), 120)
+    first = store.read("runs/a/n")
+    wait_for(lambda: store.read("runs/a/n") != first)
+    gpuprov("ssh", "train/0", "--", "touch .gpuprov/work/stop")
+    _out, err = p.communicate(timeout=120)
+    assert p.returncode == 0, err
+    assert store.read("runs/a/n") == b"last\n" and not staged(gpuprov)
+    nothing_runs(gpuprov)
+
+
+def test_the_region_of_the_bucket_is_followed(gpuprov, job, store, proxy):
+    def elsewhere(r):
+        return "/eu-west-3/s3/" not in r.headers.get("Authorization", "")
+
+    proxy.rule(elsewhere, xml_error(301, "PermanentRedirect", [("x-amz-bucket-region", "eu-west-3")]))
+    gpuprov("run", job("mkdir out; echo 1 >out/one"), env=store.env)
+    assert sorted(store.objects()) == ["runs/a/one"]
