@@ -10,7 +10,7 @@
 #define PREFIX_CHARS LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ._+@=,:~-"
 #define PREFIX_MAX 500 /* a key has 1024 bytes at most, and the names of the files come behind it */
 
-const char *const bucket_url_schemes[] = {"s3", NULL};
+const char *const bucket_url_schemes[] = {"s3", "gs", NULL};
 
 bool bucket_url_is(const char *to) { return to != NULL && strstr(to, "://") != NULL; }
 

@@ -187,8 +187,8 @@ static const struct spec_field output_fields[] = {
      .doc = "a file or folder on the node", .example = "results", .pattern = NODE_PATH, .pattern_doc = NODE_PATH_DOC,
      .check = check_node_path, .effect = SPEC_LATER},
     {.name = "to", .type = SPEC_TEXT, .offset = offsetof(struct spec_job_output, to), .required = true,
-     .doc = "a folder of this machine, relative to the spec, or a bucket: s3://BUCKET/PREFIX; with several nodes each "
-            "has a folder in it, named by its rank", .example = "./results", .basename_in_hash = true,
+     .doc = "a folder of this machine, relative to the spec, or a bucket: s3:// or gs://BUCKET/PREFIX; with several "
+            "nodes each has a folder in it, named by its rank", .example = "./results", .basename_in_hash = true,
      .effect = SPEC_LATER},
     {.name = "every", .type = SPEC_DURATION, .offset = offsetof(struct spec_job_output, every_ms),
      .def_doc = "only when the job has ended", .doc = "how often it is also fetched while the job runs",
@@ -204,8 +204,8 @@ static const struct spec_field checkpoint_fields[] = {
      .doc = "a file or folder on the node", .example = "checkpoints", .pattern = NODE_PATH,
      .pattern_doc = NODE_PATH_DOC, .check = check_node_path, .effect = SPEC_LATER},
     {.name = "to", .type = SPEC_TEXT, .offset = offsetof(struct spec_job_checkpoint, to), .required = true,
-     .doc = "a folder of this machine, relative to the spec, or a bucket: s3://BUCKET/PREFIX; what it has is sent to "
-            "the nodes before the job starts",
+     .doc = "a folder of this machine, relative to the spec, or a bucket: s3:// or gs://BUCKET/PREFIX; what it has is "
+            "sent to the nodes before the job starts",
      .example = "./checkpoints", .basename_in_hash = true, .effect = SPEC_LATER},
     {.name = "every", .type = SPEC_DURATION, .offset = offsetof(struct spec_job_checkpoint, every_ms),
      .def_doc = "10m", .doc = "how often it is fetched while the job runs", .example = "5m", .min = 1000,

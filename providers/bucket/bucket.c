@@ -14,7 +14,7 @@
 #define PARTS_MAX 9000 /* S3 takes 10000 */
 #define MIB ((uint64_t)1 << 20)
 
-const struct bucket_ops *const bucket_registry[] = {&bucket_s3, NULL};
+const struct bucket_ops *const bucket_registry[] = {&bucket_s3, &bucket_gs, NULL};
 
 int bucket_open(const char *to, const struct gp_cancel *cancel, struct bucket **ret, struct gp_error *err) {
     GP_AUTO_BUCKET_URL struct bucket_url where = {0};
@@ -155,11 +155,13 @@ uint64_t bucket_part_size(uint64_t size) {
 }
 
 uint32_t bucket_crc32c(uint32_t crc, const void *p, size_t n) {
+    uint32_t table[256];
     const unsigned char *s = p;
-    crc = ~crc;
-    for (size_t i = 0; i < n; i++) {
-        crc ^= s[i];
-        for (int k = 0; k < 8; k++) crc = (crc >> 1) ^ (0x82f63b78U & (0U - (crc & 1U)));
+    for (uint32_t i = 0; i < 256; i++) {
+        table[i] = i;
+        for (int k = 0; k < 8; k++) table[i] = (table[i] >> 1) ^ (0x82f63b78U & (0U - (table[i] & 1U)));
     }
+    crc = ~crc;
+    for (size_t i = 0; i < n; i++) crc = table[(crc ^ s[i]) & 0xffU] ^ (crc >> 8);
     return ~crc;
 }

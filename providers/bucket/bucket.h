@@ -80,7 +80,7 @@ struct bucket_ops {
     int (*abandon)(struct bucket *b, const char *note, struct gp_error *err);
 };
 extern const struct bucket_ops *const bucket_registry[]; /* NULL ends */
-extern const struct bucket_ops bucket_s3;
+extern const struct bucket_ops bucket_s3, bucket_gs;
 
 /* Opens what `to` names (spec_job.h). -GP_EUSAGE: it is no such URL. Close with bucket_close. */
 int bucket_open(const char *to, const struct gp_cancel *cancel, struct bucket **ret, struct gp_error *err);

@@ -159,6 +159,16 @@ static void set_rest(struct google *g) {
                             .hidden = hidden};
 }
 
+int google_http_open(struct google *g, struct gp_error *err) {
+    struct http_options opt = {.cancel = g->cancel,
+                               .ca_bundle = getenv("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"),
+                               .ca_setting = "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"};
+    g->base.ops = &provider_google;
+    int r = http_open(&opt, &g->http, err);
+    set_rest(g);
+    return r;
+}
+
 static int google_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     struct google *g = xcalloc(1, sizeof *g);
     g->base.ops = &provider_google;
@@ -166,12 +176,8 @@ static int google_open(const struct provider_env *env, struct provider **ret, st
     g->journal = env->journal;
     g->sink = env->sink;
     g->cache = xcalloc(1, sizeof *g->cache);
-    struct http_options opt = {.cancel = env->cancel,
-                               .ca_bundle = getenv("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"),
-                               .ca_setting = "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"};
     int r = set_endpoint(g, err);
-    if (r == 0) r = http_open(&opt, &g->http, err);
-    set_rest(g);
+    if (r == 0) r = google_http_open(g, err);
     if (r == 0) r = google_creds_ensure(g, false, err);
     if (r == 0) r = set_project(g, env->spec, err);
     if (r == 0) r = set_owner(g, env->owner, err);

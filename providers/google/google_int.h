@@ -40,6 +40,8 @@ struct google {
 };
 static inline struct google *google_of(struct provider *p) { return (struct google *)p; }
 
+/* Opens g->http and sets g->rest; g->cancel is set. */
+int google_http_open(struct google *g, struct gp_error *err);
 /* rest.ensure: makes the token usable for the next five minutes by the order of Application Default Credentials. */
 int google_creds_ensure(void *ctx, bool force, struct gp_error *err);
 /* The URL of a credentials file that gets a secret: https, or a loopback address. */

@@ -211,6 +211,7 @@ def test_killed_in_the_upload_the_next_run_ends_it(gpuprov, job, store, proxy):
     nothing_runs(gpuprov)
 
 
+@pytest.mark.long
 def test_refused_in_the_middle_of_a_large_file_no_parts_stay(gpuprov, job, store, proxy):
     proxy.rule(is_part(4), xml_error(403, "AccessDenied"))
     gpuprov("run", job(BIG), code=5, env=store.env)
@@ -277,6 +278,7 @@ def test_outputs_come_while_the_job_runs(gpuprov, job, store, tmp_path):
     nothing_runs(gpuprov)
 
 
+@pytest.mark.long
 def test_the_region_of_the_bucket_is_followed(gpuprov, job, store, proxy):
     def elsewhere(r):
         return "/eu-west-3/s3/" not in r.headers.get("Authorization", "")
