@@ -189,8 +189,17 @@ static int s3_check(struct bucket *b, struct gp_error *err) {
     GP_AUTO_BUCKET_OBJECTS struct bucket_objects few = {0};
     GP_AUTO_FREE char *token = NULL, *id = NULL;
     GP_AUTO_FREE char *key = bucket_key(b, BUCKET_PROBE);
+    char name[] = BUCKET_PROBE;
+    struct bucket_object probe = {.path = name};
+    struct gp_error why = {0};
     int r = list_page(s3_of(b), 1, &token, &few, err);
-    if (r == 0) r = s3_upload_begin(s3_of(b), key, NULL, &id, err);
+    if (r != 0) return r;
+    r = s3_stat(b, &probe, &why); /* 403 without the right to read objects, else 404 */
+    if (r != 0 && r != -GP_ENOTFOUND) {
+        if (err != NULL) *err = why;
+        return r;
+    }
+    r = s3_upload_begin(s3_of(b), key, NULL, &id, err);
     return r == 0 ? s3_upload_abort(s3_of(b), key, id, err) : r;
 }
 

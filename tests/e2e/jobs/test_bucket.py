@@ -147,13 +147,15 @@ def test_a_large_file_goes_up_in_parts_and_is_not_sent_again(gpuprov, job, store
     assert [c for c, _ in proxy.calls if c in ("PUT", "POST", "DELETE")] == ["POST", "DELETE"]
 
 
-@pytest.mark.parametrize("case", ["bucket", "read", "write", "credentials"])
+@pytest.mark.parametrize("case", ["bucket", "list", "read", "write", "credentials"])
 def test_what_cannot_work_is_found_before_anything_is_launched(gpuprov, job, store, proxy, case):
-    words, code = {"bucket": ("NoSuchBucket", 1), "read": ("s3:ListBucket", 5), "write": ("s3:PutObject", 5),
+    words, code = {"bucket": ("NoSuchBucket", 1), "list": ("s3:ListBucket", 5), "read": ("s3:GetObject", 5), "write": ("s3:PutObject", 5),
                    "credentials": ("run 'aws configure'", 5)}[case]
     if case == "bucket":
         store.s3.delete_bucket(Bucket="results")
     if case == "read":
+        proxy.rule(lambda r: r.command == "HEAD", lambda r, forward: (403, [("Content-Length", "0")], b""))
+    if case == "list":
         proxy.rule(lambda r: "list-type=2" in r.path, xml_error(403, "AccessDenied"))
     if case == "write":
         proxy.rule(lambda r: "uploads" in r.path, xml_error(403, "AccessDenied"))
@@ -275,6 +277,27 @@ def test_outputs_come_while_the_job_runs(gpuprov, job, store, tmp_path):
     _out, err = p.communicate(timeout=120)
     assert p.returncode == 0, err
     assert store.read("runs/a/n") == b"last\n" and not staged(gpuprov)
+    nothing_runs(gpuprov)
+
+
+@pytest.mark.long
+def test_a_checkpoint_that_a_killed_run_did_not_send_is_used(gpuprov, job, store, tmp_path):
+    """What is here may be newer than the bucket, and is reported."""
+    spec = job("mkdir -p ckpt; n=$(cat ckpt/n 2>/dev/null || echo 0); echo from $n; while [ $n -lt 1000 ] && [ ! -e fast ]; do "
+               "n=$((n + 1)); echo $n >ckpt/.n && mv ckpt/.n ckpt/n; sleep 0.1; done", more=CHECKPOINT)
+    store.put("state/n", "1\n")
+    p = gpuprov.popen("run", spec, env=store.env)
+    wait_for(lambda: store.read("state/n") != b"1\n", 120)
+    p.kill()
+    p.communicate()
+    gpuprov("down", "train")
+    step = int(next(f for f in staged(gpuprov) if f.name == "n").read_text())
+    (tmp_path / "work/fast").write_text("")
+    store.put("state/n", "1\n")
+    result = gpuprov("run", "--json", spec, env=store.env)
+    assert [e["line"] for e in result.events if "line" in e] == [f"from {step}"] and step > 1
+    assert any("before it was sent is used" in e.get("text", "") for e in result.events)
+    assert not staged(gpuprov)
     nothing_runs(gpuprov)
 
 
