@@ -360,8 +360,9 @@ static bool is_spec_slot(const char *arg, char **ret, int *ret_slot) {
     return true;
 }
 
-/* The name in a spec. Its other contents do not matter to verbs that only need the name, but it must be sound. */
-static int name_in_spec(const char *path, char **ret_name, struct gp_error *err) {
+/* The name in a spec. Its other contents do not matter to verbs that only need the name, but it must be sound.
+ * ret_spec: may be NULL. */
+static int name_in_spec(const char *path, char **ret_name, struct spec **ret_spec, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     struct spec_problems problems = {0};
     if (!fs_exists(path)) return no_spec(path, NO_SPEC_NAME, err);
@@ -369,12 +370,14 @@ static int name_in_spec(const char *path, char **ret_name, struct gp_error *err)
     if (r != 0 && problems.list.len > 0) gp_wrap(err, "'gpuprov check %s' lists them", path);
     spec_problems_clear(&problems);
     if (r == 0) *ret_name = xstrdup(spec->name);
+    if (r == 0 && ret_spec != NULL) *ret_spec = GP_STEAL(spec);
     return r;
 }
 
-int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct gp_error *err) {
+int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct spec **ret_spec,
+                   struct gp_error *err) {
     GP_AUTO_FREE char *path = NULL;
-    if (is_spec_slot(arg, &path, ret_slot)) return name_in_spec(path, ret_name, err);
+    if (is_spec_slot(arg, &path, ret_slot)) return name_in_spec(path, ret_name, ret_spec, err);
     const char *slash = strchr(arg, '/');
     int64_t slot = -1;
     if (slash != NULL && !str_to_i64(slash + 1, 0, TAGS_SLOTS_MAX - 1, &slot))

@@ -59,8 +59,10 @@ int app_check_secrets(const struct spec *spec, struct spec_problems *problems, s
 /* A STACK or SPEC argument: *ret_spec is NULL for a stack's name. ret_name is borrowed from either. */
 int app_target(struct invocation *inv, const char *arg, struct spec **ret_spec, const char **ret_name,
                struct gp_error *err);
-/* "STACK", "STACK/N", "SPEC" or "SPEC/N": *ret_name is the caller's, *ret_slot -1 without N. */
-int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct gp_error *err);
+/* "STACK", "STACK/N", "SPEC" or "SPEC/N": *ret_name is the caller's, *ret_slot -1 without N. *ret_spec: of a SPEC, the
+ * caller's; ret_spec may be NULL. */
+int app_stack_slot(struct invocation *inv, const char *arg, char **ret_name, int *ret_slot, struct spec **ret_spec,
+                   struct gp_error *err);
 /* The path of this program. Caller frees. */
 int app_self_exe(char **ret, struct gp_error *err);
 /* Refuses names that no stack can have. */

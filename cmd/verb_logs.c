@@ -65,7 +65,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_FREE char *name = NULL;
     int slot = -1;
-    int r = app_stack_slot(inv, inv->args[0], &name, &slot, err);
+    int r = app_stack_slot(inv, inv->args[0], &name, &slot, NULL, err);
     if (r != 0) return r;
     if (o->job) return job_log(inv, name, slot, err);
     if (o->step != NULL) return step_output(inv, name, slot, err);

@@ -44,16 +44,17 @@ static int check_slot(const char *path, const char *name, int slot, struct gp_er
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_FREE char *name = NULL, *exe = NULL, *path = NULL;
+    GP_AUTO_SPEC struct spec *spec = NULL;
     int slot = -1;
     if (inv->common->json && !o->config)
         return gp_fail(err, GP_EUSAGE, "--json needs --config: the output of ssh is the node's own");
     if (o->config && inv->n_rest > 0)
         return gp_fail(err, GP_EUSAGE, "--config connects to no node: omit '-- %s'", inv->rest[0]);
-    int r = app_stack_slot(inv, inv->args[0], &name, &slot, err);
+    int r = app_stack_slot(inv, inv->args[0], &name, &slot, &spec, err);
     if (r != 0 || (r = app_self_exe(&exe, err)) != 0) return r;
     struct engine *e = NULL;
     if ((r = app_engine(inv, &e, err)) != 0) return r;
-    if ((r = engine_ssh_config(e, name, exe, &path, err)) != 0) return r;
+    if ((r = engine_ssh_config(e, spec, name, exe, &path, err)) != 0) return r;
     if (o->config) return print_config(path, inv->common->json, err);
     if ((r = check_slot(path, name, slot < 0 ? 0 : slot, err)) != 0) return r;
     struct strv argv = {0};

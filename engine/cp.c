@@ -146,7 +146,7 @@ static int check_sources(const struct cp_req *req, struct gp_error *err) {
 int engine_cp(struct engine *e, const struct cp_req *req, struct tree_stats *ret, struct gp_error *err) {
     struct run *run = NULL;
     int r = check_sources(req, err);
-    if (r == 0) r = run_open_known(e, NULL, req->name, &run, err);
+    if (r == 0) r = run_open_journaled(e, req->spec, req->name, &run, err);
     if (r == 0) r = reconcile(run, NULL, err);
     if (r == 0 && req->slot < 0) r = up_all(run, req, ret, err);
     else if (r == 0) r = node_connect(run, req->slot, CONNECT_MS, err);

@@ -386,9 +386,10 @@ int engine_step_output(struct engine *e, const char *name, int slot, const char 
 
 /* --- cp --- */
 struct cp_req {
-    const char *name; /* of the stack */
-    int slot;         /* its node; -1: all nodes (up only), which give folders to each other */
-    bool up;          /* to the node; else from it */
+    const char *name;        /* of the stack */
+    const struct spec *spec; /* of it, for a machine whose journal has none; NULL */
+    int slot;                /* its node; -1: all nodes (up only), which give folders to each other */
+    bool up;                 /* to the node; else from it */
     const struct strv
         *from;      /* at least one. A folder goes to `to`/NAME, one that ends in "/." has its content in `to` */
     const char *to; /* of one file: its new path, or a folder that exists or ends in '/' */
@@ -400,8 +401,9 @@ struct cp_req {
 int engine_cp(struct engine *e, const struct cp_req *req, struct tree_stats *ret, struct gp_error *err);
 
 /* Writes an OpenSSH config for all nodes of the stack, with the aliases NAME-SLOT, below the state folder. *ret_path is
- * the config's path; caller frees. */
-int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path, struct gp_error *err);
+ * the config's path; caller frees. spec: of the stack, for a machine whose journal has none; NULL. */
+int engine_ssh_config(struct engine *e, const struct spec *spec, const char *name, const char *self_exe,
+                      char **ret_path, struct gp_error *err);
 /* The nodes of a stack with an SSH address, as the providers and the last validation have them, and that config. ret:
  * zeroed by the caller, who clears it also after an error. */
 int engine_export(struct engine *e, const char *name, const char *self_exe, struct export_stack *ret,

@@ -32,19 +32,6 @@ int deadline_move_nodes(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* The spec of the journal: an edited one would change more than the deadline. */
-static int open_stack(struct engine *e, const struct extend_req *req, struct run **ret, struct gp_error *err) {
-    const char *name = req->spec != NULL ? req->spec->name : req->name;
-    bool known = false;
-    int r = engine_knows(e, name, &known, err);
-    if (r == 0 && !known && req->spec != NULL) return run_open_known(e, req->spec, NULL, ret, err);
-    if (r == 0) r = run_open_known(e, NULL, name, ret, err);
-    if (r != 0 || req->spec == NULL || (*ret)->spec != NULL) return r;
-    run_close(*ret);
-    *ret = NULL;
-    return run_open_known(e, req->spec, NULL, ret, err);
-}
-
 static int check_time(const struct run *run, int64_t now_s, int64_t to_s, struct gp_error *err) {
     char at[40];
     const char *name = run->stack.name;
@@ -125,7 +112,7 @@ static int move(struct run *run, const struct extend_req *req, struct extend_res
 
 int engine_extend(struct engine *e, const struct extend_req *req, struct extend_result *ret, struct gp_error *err) {
     struct run *run = NULL;
-    int r = open_stack(e, req, &run, err);
+    int r = run_open_journaled(e, req->spec, req->name, &run, err);
     if (r == 0) r = adopt_existing(run, err);
     if (r == 0) r = move(run, req, ret, err);
     if (r != 0 && run != NULL && run->stack.uid != NULL) run_event_end(run, err);

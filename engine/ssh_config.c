@@ -52,12 +52,12 @@ static int put_nodes(struct run *run, struct config *c, struct gp_error *err) {
 /* Opens a run over the stack and writes the config of all its nodes with an SSH address below the state folder.
  * each(): called for every such node, with the target that the config has; may be NULL. *ret_run: the caller closes
  * it; *ret_path: caller frees. */
-static int write_config(struct engine *e, const char *name, const char *self_exe,
+static int write_config(struct engine *e, const struct spec *spec, const char *name, const char *self_exe,
                         void (*each)(void *ctx, const struct run_node *n, const struct ssh_target *t), void *ctx,
                         struct run **ret_run, char **ret_path, struct gp_error *err) {
     struct run *run = NULL;
     struct config c = {.name = name, .self_exe = self_exe, .each = each, .ctx = ctx};
-    int r = run_open_known(e, NULL, name, &run, err);
+    int r = run_open_journaled(e, spec, name, &run, err);
     if (r != 0) return r;
     r = reconcile(run, NULL, err);
     if (r == 0 && run->stack.uid == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
@@ -78,9 +78,10 @@ static int write_config(struct engine *e, const char *name, const char *self_exe
     return 0;
 }
 
-int engine_ssh_config(struct engine *e, const char *name, const char *self_exe, char **ret_path, struct gp_error *err) {
+int engine_ssh_config(struct engine *e, const struct spec *spec, const char *name, const char *self_exe,
+                      char **ret_path, struct gp_error *err) {
     struct run *run = NULL;
-    int r = write_config(e, name, self_exe, NULL, NULL, &run, ret_path, err);
+    int r = write_config(e, spec, name, self_exe, NULL, NULL, &run, ret_path, err);
     run_close(run);
     return r;
 }
@@ -174,7 +175,7 @@ int engine_export(struct engine *e, const char *name, const char *self_exe, stru
     struct run *run = NULL;
     struct gather g = {.to = ret, .name = name};
     GP_AUTO_STR struct str text = {0};
-    int r = write_config(e, name, self_exe, add_node, &g, &run, &ret->config_path, err);
+    int r = write_config(e, NULL, name, self_exe, add_node, &g, &run, &ret->config_path, err);
     if (r == 0) r = fs_read(ret->config_path, (size_t)4 << 20, &text, err);
     if (r == 0) r = add_report(e, run->stack.uid, ret, err);
     if (r == 0) {

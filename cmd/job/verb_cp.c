@@ -126,15 +126,17 @@ static int run(struct invocation *inv, struct gp_error *err) {
     struct cp_req req = {.ignore = o->ignore, .mirror = o->mirror, .by_hash = o->by_hash};
     GP_AUTO_STRV struct strv from = {0};
     GP_AUTO_FREE char *target = NULL, *name = NULL;
+    GP_AUTO_SPEC struct spec *spec = NULL;
     int r = decode(inv, &req, &from, &target, err);
     if (r == 0 && o->ignore && !req.up) r = gp_fail(err, GP_EUSAGE, "--ignore is for copies to a node");
     bool all = r == 0 && target != NULL && str_ends(target, "/all");
     if (all && !req.up) r = gp_fail(err, GP_EUSAGE, "'%s' is for copies to nodes: name one node to copy from", target);
     if (all) target[strlen(target) - strlen("/all")] = '\0';
-    if (r == 0) r = app_stack_slot(inv, target, &name, &req.slot, err);
+    if (r == 0) r = app_stack_slot(inv, target, &name, &req.slot, &spec, err);
     if (r != 0) return r;
     if (!all && req.slot < 0) req.slot = 0;
     req.name = name;
+    req.spec = spec;
     return copy(inv, &req, err);
 }
 

@@ -60,8 +60,10 @@ int login_key_get(struct run *run, bool make, struct gp_error *err) {
         if (!make)
             return gp_fail(err, GP_ENOTFOUND,
                            "the login key of '%s' is not on this machine: connect from the machine that "
-                           "launched it, or destroy it with 'gpuprov down %s'",
-                           run->stack.name, run->stack.name);
+                           "launched it%s, or destroy it with 'gpuprov down %s'",
+                           run->stack.name,
+                           run->spec == NULL ? ", give its spec file instead of its name if that has 'access.key'" : "",
+                           run->stack.name);
         int r = make_key(run, dir, path, err);
         if (r != 0) return gp_wrap(err, "could not create the login key of '%s'", run->stack.name);
     }

@@ -244,3 +244,16 @@ int run_open_remembered(struct engine *e, const struct spec *spec, const char *n
                         struct gp_error *err) {
     return open_stack(e, spec, name, OPEN_NOTHING, ret, err);
 }
+
+int run_open_journaled(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                       struct gp_error *err) {
+    bool known = false;
+    if (spec != NULL) name = spec->name;
+    int r = engine_knows(e, name, &known, err);
+    if (r == 0 && !known && spec != NULL) return run_open_known(e, spec, NULL, ret, err);
+    if (r == 0) r = run_open_known(e, NULL, name, ret, err);
+    if (r != 0 || spec == NULL || (*ret)->spec != NULL) return r;
+    run_close(*ret);
+    *ret = NULL;
+    return run_open_known(e, spec, NULL, ret, err);
+}

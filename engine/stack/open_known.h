@@ -16,5 +16,9 @@ int run_open_looking(struct engine *e, const struct spec *spec, const char *name
 /* From the journal alone: opens no provider. */
 int run_open_remembered(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
                         struct gp_error *err);
+/* As run_open_known, with the spec of the journal, which an edited file does not replace. `spec`, or NULL: used if the
+ * journal has none, so that its access.key logs in from another machine. */
+int run_open_journaled(struct engine *e, const struct spec *spec, const char *name, struct run **ret,
+                       struct gp_error *err);
 
 #endif

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpuprov run` on EC2: moto answers the API, behind each instance stands a host of its own. What is left is asked of
 the cloud, not of gpuprov."""
+import signal
+
 import pytest
 
 from waiting import wait_for
-from ec2_lab import cloud_fixture, machine_fixture, spec_fixture  # noqa: F401
+from ec2_lab import cloud_fixture, key_fixture, machine_fixture, spec_fixture  # noqa: F401
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
@@ -19,7 +21,7 @@ job:
 # Counts its steps from the checkpoint on. {first}: what a job without a checkpoint does at its end.
 STEPS = """\
 mkdir -p ckpt out; from=$(cat ckpt/n 2>/dev/null || echo 0); echo from $from; n=$from
-while [ $n -lt $((from + 3)) ] || { [ $from = 0 ] && [ "{waits}" ]; }; do
+while [ $n -lt $((from + 3)) ] || { [ $from = 0 ] && [ "{waits}" ] && [ ! -e stop ]; }; do
     n=$((n + 1)); echo $n >ckpt/.n && mv ckpt/.n ckpt/n; sleep 0.2
 done
 echo $n >out/n
@@ -29,11 +31,11 @@ AGAIN = "launched again, then the job starts anew"
 
 @pytest.fixture
 def job(spec, tmp_path):
-    """job(waits, nodes=2, more=""): the path of a spec. waits: the first job goes on until something ends it."""
-    def write(waits, nodes=2, more="recover: 3"):
+    """job(waits, nodes=2, more="", access=""): the path of a spec. waits: the first job goes on until something ends it."""
+    def write(waits, nodes=2, more="recover: 3", access=""):
         (tmp_path / "work").mkdir()
         (tmp_path / "work/job.sh").write_text(STEPS.replace("{waits}", "y" if waits else ""))
-        path = spec(nodes=nodes, require="host.memory")
+        path = spec(nodes=nodes, require="host.memory", access=access)
         path.write_text(path.read_text() + JOB.format(more=more))
         return path
     return write
@@ -111,4 +113,51 @@ def test_killed_during_the_recovery(cloud, machine, job, tmp_path):
     p.communicate()
     again = gpuprov("run", path)
     assert [steps(again.out, rank)[-1] > 0 for rank in (0, 1)] == [True, True], again.out
+    cloud.nothing_left()
+
+
+@pytest.mark.long
+def test_a_second_machine_goes_on(cloud, machine, job, key, tmp_path):
+    """The first one is killed, and never seen again."""
+    first, path = machine(), job(True, nodes=1, access=f", key: {key}")
+    p = first.popen("run", path)
+    wait_for((tmp_path / "saved/n").is_file, 180)
+    p.kill()
+    p.communicate()
+    expires = first.json("status", "llm")["stacks"][0]["expires"]
+    second = machine()
+    follower = second.popen("attach", path)
+    assert follower.stdout.readline() == "[0] from 0\n", "its log comes from the beginning"
+    assert second.json("status", "llm")["stacks"][0]["expires"] == expires
+    refused = second("ssh", "llm/0", "--", "true", code=1)  # this machine has no spec, and so no key, of that name
+    assert "give its spec file instead of its name" in refused.err
+    second("ssh", path, "--", "touch .gpuprov/work/stop")
+    _out, err = follower.communicate(timeout=120)
+    assert follower.returncode == 0, err
+    result = second.json("run", path)
+    assert (result["job"]["attached"], result["job"]["state"], result["destroyed"] > 0) == (True, "succeeded", True)
+    assert int((tmp_path / "results/n").read_text()) > 0
+    cloud.nothing_left()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("phase", ["create:", "bootstrapping", "runs on 1 node", "destroy"])
+def test_ctrl_c_twice_names_the_instances(cloud, machine, job, phase):
+    """Exit code 8 as long as something may be billed, and every instance that exists is named."""
+    gpuprov, path = machine(), job(phase != "destroy", nodes=1)
+    p = gpuprov.popen("run", path)
+    seen(p, phase)
+    read = []
+
+    def press():
+        p.send_signal(signal.SIGINT)
+        return p.poll() is not None
+    wait_for(press, 60)
+    read = p.communicate()[1]
+    alive = [i["InstanceId"] for i in cloud.alive("llm")]
+    _, _, ids = read.partition("gpuprov: stopped; may still be billed")
+    assert p.returncode == (8 if ids else 130), read
+    assert ids or not alive or "stopped" not in read, read
+    assert all(i in ids or "a launch" in ids for i in alive), (alive, read)
+    gpuprov("down", path)
     cloud.nothing_left()
