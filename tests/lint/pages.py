@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """README and docs/ against the project: each figure of README has a source that says the same; files, links,
-verbs, options and keys of a spec that a page names exist. Prints file: problem; exit 1."""
+verbs, options, keys of a spec and tests that a page names exist. Prints file: problem; exit 1."""
 import pathlib
 import re
 import sys
@@ -136,6 +136,14 @@ def variables():
                 yield f"docs/{page.name}: the variable {name} is not there, and providers/{page.stem} reads it"
 
 
+def tests_named(text):
+    """Each `FOLDER/test_FILE.py::NAME` is a test below tests/e2e."""
+    for file, name in re.findall(r"`([\w/]+\.py)::(\w+)`", text):
+        path = ROOT / "tests/e2e" / file
+        if not path.exists() or not re.search(rf"^def {name}\(", path.read_text(), re.M):
+            yield f"{file}::{name}: no such test"
+
+
 def messages():
     """Each heading of docs/troubleshooting.md that is a message: its parts between '...' stand in one text of the source."""
     literal = r'"(?:[^"\\\n]|\\.)*"'
@@ -160,7 +168,7 @@ def main():
     problems += [f"docs/troubleshooting.md: {p}" for p in messages()]
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
-        problems += [f"{page.relative_to(ROOT)}: {p}" for p in (*files(page, text), *commands(text), *keys(text))]
+        problems += [f"{page.relative_to(ROOT)}: {p}" for p in (*files(page, text), *commands(text), *keys(text), *tests_named(text))]
         if page.name not in ("decisions.md", "glossary.md"):
             problems += [f"{page.relative_to(ROOT)}: {p}" for p in avoided(text)]
     for page in [*sorted((ROOT / "tests/unit/golden").glob("help*.txt")), *sorted((ROOT / "examples").rglob("*.yaml"))]:

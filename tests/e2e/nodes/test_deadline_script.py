@@ -159,6 +159,16 @@ def test_a_clock_that_is_an_hour_ahead_ends_nothing(node):
     assert "its deadline has passed" in why(node)
 
 
+@pytest.mark.parametrize("clock", ["no", "yes"])
+def test_a_clock_that_is_an_hour_behind_keeps_nothing(node, clock):
+    """Used time counts also on a node that takes its clock for synchronized."""
+    node.tool("date", "echo %d" % (int(time.time()) - 3600))
+    (node.path / "clock").write_text("System clock synchronized: %s\n" % clock)
+    node.conf(EXPIRES=int(time.time()) + 2, TTL=2)
+    node.start()
+    assert "its ttl is 2 s" in why(node)
+
+
 def test_an_extension_at_the_last_moment(node):
     """It comes between the decision and the end: it counts, and the node says that it does not end."""
     node.conf()

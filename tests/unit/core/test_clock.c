@@ -90,6 +90,36 @@ static void times(void **state) {
     }
 }
 
+/* Around both changes of a zone's clock: an hour that is left out, and one that comes twice. */
+static void daylight_saving_time_changes_nothing(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t s;
+    } around[] = {{"2026-03-08T06:59:59Z", 1772953199}, {"2026-03-08T07:00:00Z", 1772953200},
+                  {"2026-03-08T02:30:00Z", 1772937000}, {"2026-11-01T05:59:59Z", 1793512799},
+                  {"2026-11-01T06:00:00Z", 1793512800}, {"2026-11-01T01:30:00Z", 1793496600}};
+    const char *before = getenv("TZ");
+    GP_AUTO_FREE char *kept = before != NULL ? xstrdup(before) : NULL;
+    setenv("TZ", "EST5EDT,M3.2.0,M11.1.0", 1);
+    tzset();
+    struct tm local;
+    time_t summer = 1793512799, winter = 1793512800;
+    assert_int_equal(localtime_r(&summer, &local)->tm_isdst, 1);
+    assert_int_equal(localtime_r(&winter, &local)->tm_isdst, 0);
+    for (size_t i = 0; i < GP_ARRAY_LEN(around); i++) {
+        char text[32];
+        int64_t s = -1;
+        time_format_utc(text, sizeof text, around[i].s);
+        assert_string_equal(text, around[i].text);
+        assert_true(time_parse_utc(around[i].text, &s));
+        assert_true(s == around[i].s);
+    }
+    if (kept != NULL) setenv("TZ", kept, 1);
+    else unsetenv("TZ");
+    tzset();
+}
+
 static void deadlines(void **state) {
     (void)state;
     assert_true(clock_deadline(GP_NEVER) == GP_NEVER);
@@ -155,6 +185,7 @@ int main(void) {
         cmocka_unit_test(durations_parse),
         cmocka_unit_test(durations_format),
         cmocka_unit_test(times),
+        cmocka_unit_test(daylight_saving_time_changes_nothing),
         cmocka_unit_test(deadlines),
         cmocka_unit_test(waits_for_a_descriptor),
         cmocka_unit_test(hears_cancellation),
