@@ -134,6 +134,7 @@ def test_killed_the_deadline_holds_and_moves_until_it_is_over(gpuprov, job, tmp_
             time.sleep(0.5)
     wait_for(lambda: not list(local.glob("*")), 90)
     assert "there is no stack 'train' with nodes" in gpuprov("extend", "train", "1h", code=1).err
+    gpuprov("down", "train")  # the journal still has it
     nothing_left(gpuprov, before, tmp_path)
 
 
