@@ -79,8 +79,9 @@ const struct verb verb_logs = {
     .argspec = "STACK|SPEC[/N]",
     .help = "prints the events of a stack or of one node, the output of a step, or the log of a job",
     .details = VERB_TARGET_DETAILS
-    "  The output of a step that failed was kept on this machine; any other is read from the node, which\n"
-    "  keeps the first MiB and the last 64 KiB. Escape sequences of terminals are left out.\n",
+    "  The output of a step that failed was kept on this machine, and is for 30 days after its nodes;\n"
+    "  any other is read from the node, which keeps the first MiB and the last 64 KiB. Escape sequences\n"
+    "  of terminals are left out.\n",
     .examples = "  gpuprov logs try                   # every event of the stack\n"
                 "  gpuprov logs -f try                # and those that come\n"
                 "  gpuprov logs --step data try/1     # the output of a step on node 1\n"

@@ -18,8 +18,9 @@ static int from_here(struct engine *e, const char *name, int slot, const char *s
                      struct gp_error *err) {
     struct run *run = NULL;
     int r = run_open_remembered(e, NULL, name, &run, err);
-    if (r == 0 && run->stack.uid == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s'", name);
-    if (r == 0) r = step_output_kept(run, slot, step, ret, err);
+    if (r == 0)
+        r = run->stack.uid != NULL ? step_output_kept(run, slot, step, ret, err)
+                                   : step_output_of_gone(e, name, slot, step, ret, err);
     run_close(run);
     return r;
 }

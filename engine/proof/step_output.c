@@ -69,6 +69,15 @@ int step_output_keep(struct run *run, int slot, const struct bootstrap_output *o
     return r;
 }
 
+int step_output_of_gone(const struct engine *e, const char *name, int slot, const char *step, struct str *ret,
+                        struct gp_error *err) {
+    GP_AUTO_FREE char *dir = stack_dir_kept_outputs(e, name, e->opts.owner);
+    if (!is_file_name(step)) return gp_fail(err, GP_EUSAGE, "'%.80s' is not the name of a step", step);
+    GP_AUTO_FREE char *path = dir != NULL ? xasprintf("%s/%d/%s.log", dir, slot, step) : NULL;
+    if (path == NULL || !fs_exists(path)) return gp_fail(err, GP_ENOTFOUND, "no output of step '%s' was kept", step);
+    return fs_read(path, KEPT_MAX, ret, err);
+}
+
 int step_output_kept(const struct run *run, int slot, const char *step, struct str *ret, struct gp_error *err) {
     GP_AUTO_FREE char *path = NULL;
     int r = output_path(run, slot, step, &path, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs of failed steps, kept on this machine: STATE/stacks/UID/output/SLOT/STEP.log. They go with the stack. */
+/* Outputs of failed steps, kept on this machine: STATE/stacks/UID/output/SLOT/STEP.log, and for 30 days after the stack
+ * below STATE/outputs (stack_dir.h). */
 #ifndef GP_ENGINE_STEP_OUTPUT_H
 #define GP_ENGINE_STEP_OUTPUT_H
 
@@ -15,6 +16,9 @@ int step_output_keep(struct run *run, int slot, const struct bootstrap_output *o
                      struct gp_error *err);
 /* Reads one that was kept. -GP_ENOTFOUND: none was. */
 int step_output_kept(const struct run *run, int slot, const char *step, struct str *ret, struct gp_error *err);
+/* Of the last destroyed stack of that name. -GP_ENOTFOUND: none was kept. */
+int step_output_of_gone(const struct engine *e, const char *name, int slot, const char *step, struct str *ret,
+                        struct gp_error *err);
 /* A new bootstrap begins: what the last one left is outdated. */
 void step_output_forget(const struct run *run, int slot);
 

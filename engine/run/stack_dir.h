@@ -10,6 +10,13 @@
 int stack_dir_path(const struct engine *e, const char *uid, char **ret, struct gp_error *err);
 /* The same below a state folder. */
 int stack_dir_in(const char *state_dir, const char *uid, char **ret, struct gp_error *err);
+/* Before it is removed: the outputs of failed steps go to STATE/outputs/NAME@OWNER and replace those of an earlier
+ * stack of that name and owner. Never fails: outputs that cannot be kept must not stop `down`. */
+void stack_dir_keep_outputs(const struct engine *e, const struct stack *s);
+/* The newest such folder of a name (owner NULL: of any owner); caller frees. NULL: there is none. */
+char *stack_dir_kept_outputs(const struct engine *e, const char *name, const char *owner);
+/* Removes those that are older than 30 days. Never fails. */
+void stack_dir_tidy_outputs(const char *state_dir, int64_t now_s);
 /* Removes it. An invalid uid (from an edited journal) has no folder: success. */
 int stack_dir_remove(const struct engine *e, const char *uid, struct gp_error *err);
 /* The file in it that keeps the result of a job while its nodes are destroyed (engine/job/job_end.h). */

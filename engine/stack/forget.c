@@ -11,6 +11,7 @@
 int forget_stack(struct run *run, struct gp_error *err) {
     if (run->stack.uid == NULL) return 0;
     old_report_keep(run->e, &run->stack);
+    stack_dir_keep_outputs(run->e, &run->stack);
     int r = stack_dir_remove(run->e, run->stack.uid, err);
     if (r == 0) r = journal_stack_forget(run->e->journal, run->stack.uid, err);
     if (r != 0) return r;
@@ -36,6 +37,7 @@ int forget_ended(const struct run *run, const char *uid, struct gp_error *err) {
     GP_AUTO_FREE char *its_uid = xstrdup(uid);
     ended.uid = its_uid;
     if (r == 0) old_report_keep(run->e, &ended);
+    if (r == 0) stack_dir_keep_outputs(run->e, &ended);
     if (r == 0) r = stack_dir_remove(run->e, uid, err);
     return r == 0 ? journal_stack_forget(run->e->journal, uid, err) : r;
 }

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of bootstrap steps: shown and kept when a step fails, read from the node otherwise, bounded and clean; and
 events that are followed while another gpuprov works."""
+import os
 import pathlib
 import re
 import signal
+import time
 
 import pytest
 
@@ -69,6 +71,24 @@ def test_the_output_of_a_failed_step(gpuprov, spec):
     assert "--step needs one node" in gpuprov("logs", "out", "--step", "data", code=1).err
     gpuprov("down", "out")
     assert not list((gpuprov.state / "stacks").glob("*"))
+
+
+def test_it_outlives_the_nodes(gpuprov, spec):
+    """`run` destroys them a second after it has named this command. The newest stack of the name counts."""
+    for said in ("one", "two"):
+        path = make(spec, "once", [f"echo {said} went wrong; exit 3"])
+        path.write_text(path.read_text() + "job: {run: 'true'}\n")
+        failed = gpuprov("run", path, code=6, env=TOKEN)
+        assert "'gpuprov logs once/0 --step data' prints the output" in failed.err
+        assert not list((gpuprov.state / "stacks").glob("*"))
+        assert gpuprov("logs", "once/0", "--step", "data").out == f"{said} went wrong\n"
+    [folder] = (gpuprov.state / "outputs").iterdir()
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert "'once' is gone" in gpuprov("logs", "once/0", "--step", "other", code=1).err
+    long_ago = time.time() - 31 * 86400
+    os.utime(folder, (long_ago, long_ago))
+    gpuprov("down", "once")
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("run, why", [
