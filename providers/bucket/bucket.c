@@ -86,10 +86,9 @@ void bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const 
     bool below = n > skip && (skip == 0 || (memcmp(key, b->prefix, skip - 1) == 0 && key[skip - 1] == '/'));
     if (!below || !bucket_path_valid(key + skip, n - skip)) {
         GP_AUTO_FREE char *shown = xstrndup(key, GP_MIN(n, (size_t)200));
-        GP_AUTO_STR struct str clean = {0};
-        str_add_clean(&clean, shown);
+        str_one_line(shown);
         if (o->notes.n < NOTES_MAX)
-            strv_addf(&o->notes, "'%s': not the name of a file that can be created here", clean.s);
+            strv_addf(&o->notes, "'%s': not the name of a file that can be created here", shown);
         o->left_out++;
         return;
     }
