@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the engine, reads STACK and SPEC arguments, shows progress. Runs in the verb's thread; app_cancel and
- * app_billed_ids run in main's. */
+ * app_left_text run in main's. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -137,16 +137,18 @@ void app_cancel(struct app *app) {
     pthread_mutex_unlock(&app->lock);
 }
 
-char *app_billed_ids(struct app *app) {
+char *app_left_text(struct app *app, bool *ret_billed) {
     GP_AUTO_STR struct str all = {0};
+    *ret_billed = false;
     pthread_mutex_lock(&app->lock);
-    bool any = app->engine != NULL;
-    for (size_t i = 0; any && i <= app->more.len; i++) {
-        GP_AUTO_FREE char *ids = engine_billed_ids(i == 0 ? app->engine : app->more.items[i - 1]);
-        str_addf(&all, "%s%s", all.len > 0 && ids[0] != '\0' ? "\n" : "", ids);
+    for (size_t i = 0; app->engine != NULL && i <= app->more.len; i++) {
+        struct engine *e = i == 0 ? app->engine : app->more.items[i - 1];
+        GP_AUTO_FREE char *text = engine_left_text(e), *ids = engine_billed_ids(e);
+        str_add(&all, text);
+        *ret_billed = *ret_billed || ids[0] != '\0';
     }
     pthread_mutex_unlock(&app->lock);
-    return any ? str_steal(&all) : NULL;
+    return all.len > 0 ? str_steal(&all) : xstrdup("");
 }
 
 void app_clear(struct app *app) {

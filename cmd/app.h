@@ -37,8 +37,9 @@ void app_engine_done(struct invocation *inv, struct engine *e);
 void app_settle(struct invocation *inv);
 /* Called by main after the first signal: cancels the engine, also one that is opened later. */
 void app_cancel(struct app *app);
-/* For the second signal: ids of what may be billed, one per line; NULL if no engine is open. Caller frees. */
-char *app_billed_ids(struct app *app);
+/* For the second signal: what is left, as text (engine_left_text); "" if nothing is known. *ret_billed: something of it
+ * may be billed. Caller frees. */
+char *app_left_text(struct app *app, bool *ret_billed);
 void app_clear(struct app *app);
 
 /* True if the argument names a spec file: it is NULL (gpuprov.yaml) or "-", ends in .yaml or .yml, has a '/' but is not

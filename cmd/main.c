@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The entry point: sets up signals and libraries, runs the verb in its own thread, returns the exit code. Signals
  * are blocked in every thread; main reads them from a signalfd while the verb runs. The first signal cancels the
- * verb. The second prints the ids of what may be billed and exits at once. Nothing else in the program exits. */
+ * verb. The second prints what is left and exits at once. Nothing else in the program exits. */
 #include "base/gp_base.h"
 
 #include "app.h"
@@ -43,15 +43,11 @@ static void say(const char *text) { (void)fs_write_all(STDERR_FILENO, text, strl
 
 /* For the second signal: takes no lock that a worker may hold, and does not return. */
 static void leave_now(struct app *app) {
-    GP_AUTO_FREE char *ids = app_billed_ids(app);
-    if (ids == NULL || ids[0] == '\0') {
-        say("\ngpuprov: stopped; no billed resource is known\n");
-        _exit(130);
-    }
-    say("\ngpuprov: stopped; may still be billed ('gpuprov down' or 'gpuprov gc' destroys it):\n");
-    say(ids);
-    if (!str_ends(ids, "\n")) say("\n");
-    _exit(8);
+    bool billed = false;
+    GP_AUTO_FREE char *left = app_left_text(app, &billed);
+    say(left[0] == '\0' ? "\ngpuprov: stopped; no node and no billed resource is known\n" : "\ngpuprov: stopped\n");
+    say(left);
+    _exit(billed ? 8 : 130);
 }
 
 #define QUICK_MS 300 /* a verb that ends within this time after a signal needs no explanation */

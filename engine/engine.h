@@ -82,6 +82,9 @@ int engine_knows(struct engine *e, const char *name, bool *ret, struct gp_error 
 /* For the second Ctrl-C: ids of what may be billed, one per line, without locks that a worker may hold during I/O.
  * Callable from any thread. Caller frees. */
 char *engine_billed_ids(struct engine *e);
+/* The same as text for people: each node that exists, billed or not, with its deadline as it was last read and the
+ * command that destroys it; then whatever else may be billed. "": nothing is known. Caller frees. */
+char *engine_left_text(struct engine *e);
 
 /* One change of one field, or of a whole resource, that `up` makes. */
 enum change_action {

@@ -9,6 +9,9 @@
 int engine_scratch_folder(struct engine *e, struct gp_error *err);
 /* Adds an id to engine_billed_ids, or removes it. Callable from any thread. */
 void engine_note_billed(struct engine *e, const char *id, bool billed);
+/* The same for a resource that was listed or launched (there), or is gone. A machine is in engine_left_text also if it
+ * is not billed. Callable from any thread. */
+void engine_note_resource(struct engine *e, const struct resource *r, bool there);
 /* The receivers of an engine's events (run/notify.c). free accepts NULL; what is queued is dropped, see
  * engine_settle. */
 struct notify *notify_new(void);

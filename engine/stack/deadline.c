@@ -5,6 +5,7 @@
 
 #include "engine/stack/deadline.h"
 
+#include "engine/internal.h"
 #include "engine/run/lock.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -133,8 +134,11 @@ int deadline_tag(struct run *run, struct gp_error *err) {
         vec_free(&its.list);
     }
     if (r != 0) return gp_wrap(err, "could not write the deadline to the tags of '%s'", run->stack.name);
-    for (int i = 0; i < run->n_nodes; i++)
-        if (run->nodes[i].exists && run->nodes[i].res.expires_s != 0)
-            run->nodes[i].res.expires_s = run->stack.expires_s;
+    for (int i = 0; i < run->n_nodes; i++) {
+        struct run_node *n = &run->nodes[i];
+        if (!n->exists || n->res.expires_s == 0) continue;
+        n->res.expires_s = run->stack.expires_s;
+        engine_note_resource(run->e, &n->res, true);
+    }
     return 0;
 }

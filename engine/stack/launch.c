@@ -65,7 +65,7 @@ static int take_created(struct run *run, const struct resource_list *made, const
     for (size_t i = 0; r == 0 && i < made->list.len; i++) {
         const struct resource *res = &made->list.items[i];
         if (!resource_is_machine(res) || res->slot < 0 || res->slot >= RUN_MAX_SLOTS) continue;
-        if (res->billed) engine_note_billed(run->e, res->id, true);
+        engine_note_resource(run->e, res, true);
         run_nodes_alloc(run, res->slot + 1);
         struct run_node *n = &run->nodes[res->slot];
         if (res->state == RES_GONE) { /* a settled launch whose machine terminated since */
@@ -136,7 +136,7 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
     free(offer.price_source);
     if (r == 0) return take_created(run, &made, NULL, err);
     for (size_t i = 0; i < made.list.len; i++) /* they exist, whatever failed then, and perhaps unrecorded */
-        if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
+        engine_note_resource(run->e, &made.list.items[i], true);
     if (made.list.len > 0) (void)take_created(run, &made, NULL, NULL);
     if (err != NULL) *err = why;
     if (r == -GP_EUNKNOWN)
@@ -301,7 +301,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
     r = p->ops->create(p, &req, &made, err);
     if (r != -GP_EUNKNOWN && r != -GP_ECANCELLED) engine_note_billed(run->e, under_way, false);
     for (size_t i = 0; r != 0 && i < made.list.len; i++) /* launched, perhaps not recorded */
-        if (made.list.items[i].billed) engine_note_billed(run->e, made.list.items[i].id, true);
+        engine_note_resource(run->e, &made.list.items[i], true);
     if (r == -GP_EBILLED) return r;
     struct gp_error why = {0};
     int taken = take_created(run, &made, p->ops->user_data ? l->host_key_public : NULL, &why);

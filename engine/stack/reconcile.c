@@ -38,7 +38,7 @@ static int recall_providers(struct run *run, struct gp_error *err) {
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (k->state == RES_GONE) continue;
-        if (k->billed) engine_note_billed(run->e, k->id, true);
+        engine_note_resource(run->e, k, true);
         r = ending_provider(run, k->provider, err);
     }
     struct intent_list open = {0}; /* a run that was cut at its first create call there has no resource yet */
@@ -143,7 +143,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
 /* Sorts one listed resource: a node, another resource, or gone. */
 static void place(struct run *run, const struct resource *res) {
     bool slot = has_slot(run, res), gone = res->state == RES_GONE;
-    if (res->billed || gone) engine_note_billed(run->e, res->id, !gone);
+    engine_note_resource(run->e, res, !gone);
     if (gone && slot) { /* its token is used up, even if the journal never had it */
         run_nodes_alloc(run, res->slot + 1);
         struct node_record *rec = &run->nodes[res->slot].rec;

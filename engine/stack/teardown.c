@@ -212,7 +212,7 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
             if (alive(k) && !listed(seen, k)) resource_list_add(&t->ret->left, k);
             continue;
         }
-        engine_note_billed(run->e, k->id, false);
+        engine_note_resource(run->e, k, false);
         if (!alive(k)) continue;
         report_gone(t, k);
         r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);

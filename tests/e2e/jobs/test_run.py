@@ -117,7 +117,10 @@ def test_ctrl_c_twice_leaves_at_once_with_the_ids(gpuprov, job):
     seen(p, "stopping job")
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=60)
-    assert p.returncode in (8, 130) and "stopped" in err
+    assert p.returncode == 130
+    left = err[err.index("gpuprov: stopped\n"):].splitlines()
+    assert left[1] == "1 node of 'train' stays; 'gpuprov down train' destroys it:"
+    assert left[2].split()[:5] == ["train/0", ids[0], "until", "its", "deadline"] and left[2].endswith("Z"), left
     assert [n["id"] for n in gpuprov.json("status")["stacks"][0]["nodes"]] == ids
     gpuprov("down", "train")
 

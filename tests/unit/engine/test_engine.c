@@ -14,12 +14,21 @@ static void test_first_offer(void **state) {
     char *ids = engine_billed_ids(f->e);
     assert_string_equal(ids, "i-0\ni-1");
     free(ids);
+    char *left = engine_left_text(f->e);
+    assert_non_null(
+        strstr(left, "2 nodes of 't' stay; 'gpuprov down t' destroys them:\n  t/0  i-0  until its deadline 20"));
+    assert_non_null(strstr(left, "\n  t/1  i-1  until"));
+    assert_null(strstr(left, "may still be billed")); /* both were named */
+    free(left);
     assert_int_equal(launch(f, &err), 0); /* again: nothing to create */
     assert_int_equal(cloud.creates, 1);
     down_ok(f);
     ids = engine_billed_ids(f->e);
     assert_string_equal(ids, "");
     free(ids);
+    left = engine_left_text(f->e);
+    assert_string_equal(left, "");
+    free(left);
 }
 
 static void test_zone_then_next_zone(void **state) {
