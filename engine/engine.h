@@ -53,6 +53,7 @@ struct engine {
     /* Of `up`: the uid of the stack that it continues, also if all its machines are gone. Its deadline stays. Another
      * stack of that name, or one that was destroyed, is refused (-GP_EBUSY). NULL: any. */
     const char *continues;
+    bool destroys;        /* of `up`: its caller destroys the nodes after a failure of an approved run */
     bool journal_damaged; /* set aside at open; stacks are found again by their tags */
     /* The events of runs go to the receivers that their spec names (`notify`). Verbs that only look leave it false, and
      * so does one that waits for an approval, because a command of the spec would run on this machine. */
@@ -218,6 +219,7 @@ struct up_result {
     struct report report;
     bool nothing_to_do;  /* all nodes were ready already */
     bool deadline_moved; /* to what the spec says now */
+    int approval;        /* of its plan: 1 given, or not needed; -1 refused; 0: it did not come to that */
     struct coverage looked;
 };
 void up_result_clear(struct up_result *r);

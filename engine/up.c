@@ -78,11 +78,12 @@ static bool was_refused(int r) {
 
 /* Shows the caller what this run will do. Offers are found before the claim, so that a spec without offers leaves
  * nothing behind. */
-static int plan_and_approve(struct run *run, const struct finding *found, struct gp_error *err) {
+static int plan_and_approve(struct run *run, const struct finding *found, int *ret_approval, struct gp_error *err) {
     struct plan plan = {0};
     int r = plan_make(run, found, &plan, err);
     if (r != 0) return r;
     if (run->e->approve != NULL) r = run->e->approve(run->e->approve_ctx, &plan, err);
+    *ret_approval = r == 0 ? 1 : -1;
     plan_clear(&plan);
     return r;
 }
@@ -96,7 +97,7 @@ int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err
     if (r == 0) r = meanwhile_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0) r = claim_may_go_on(run, err);
-    if (r == 0) r = plan_and_approve(run, &found, err);
+    if (r == 0) r = plan_and_approve(run, &found, &ret->approval, err);
     if (r == 0) r = stack_dir_forget_job_end(run->e, run->stack.uid, err);
     if (r == 0) r = claim_retire_expired(run, &found, err);
     if (r == 0) r = deadline_move_nodes(run, err);
@@ -129,9 +130,10 @@ static int make_ready(struct run *run, struct up_result *ret, struct gp_error *e
 
 /* Reports the existing nodes after a failure or Ctrl-C. Machines without a stack are not ours to destroy; another `up`
  * cannot do what the spec or the deadline forbids. */
-static void say_what_is_there(struct run *run, const struct gp_error *why) {
+static void say_what_is_there(struct run *run, int approval, const struct gp_error *why) {
     int there = 0;
-    if (run->e->opts.scratch) return;
+    /* a plan that was refused is about nodes that may stay; the caller may destroy them next */
+    if (run->e->opts.scratch || approval < 0 || (approval > 0 && run->e->destroys)) return;
     bool over = run->stack.expires_s > 0 && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
     for (int i = 0; i < run->n_nodes; i++) there += run->nodes[i].exists && !run->nodes[i].ended;
     if (there > 0)
@@ -153,7 +155,7 @@ int engine_up(struct engine *e, const struct spec *spec, struct up_result *ret, 
     if (r != 0 && gp_cancelled(&e->cancel)) r = interrupt_settle(run, r, err);
     if (r != 0) {
         run_event_end(run, err);
-        say_what_is_there(run, err);
+        say_what_is_there(run, ret->approval, err);
     }
     if (r == 0 && !ret->nothing_to_do) notify_ready(run);
     coverage_merge(&ret->looked, &run->look.covered);

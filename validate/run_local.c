@@ -237,6 +237,7 @@ int validate_local(const struct validate_env *env, struct report_node *rn, struc
     run.stream.ctx = &run;
     int r = unpack(env->nvidia_expected ? "gpuprov-agent-cuda" : "gpuprov-agent", &p, &own);
     if (r == 0) r = run_agent(&run, &p, &own);
+    if (r == -GP_ECANCELLED) run.stream.told = NULL; /* the verb reports it, once */
     if (r != 0) agent_stream_fail(&run.stream, own.msg);
     for (size_t i = 0; i < run.stream.checks.len; i++) {
         vec_push(&rn->checks, run.stream.checks.items[i].result);

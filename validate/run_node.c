@@ -187,6 +187,7 @@ int validate_node(struct node_link *l, const struct validate_env *env, struct re
     run.stream.ctx = &run;
     struct gp_error own = {0};
     int rc = env->plan->node_checks.len ? node_exec(&run, &own) : 0;
+    if (rc == -GP_ECANCELLED) run.stream.told = NULL; /* the verb reports it, once */
     if (rc < 0) agent_stream_fail(&run.stream, own.msg);
     for (size_t i = 0; i < run.stream.checks.len; i++) {
         vec_push(&rn->checks, run.stream.checks.items[i].result);

@@ -57,7 +57,9 @@ static int get_nodes(struct whole *w, struct gp_error *err) {
     e->approve_ctx = w;
     e->continues = first ? NULL : w->uid;
     up_result_clear(&w->s.ret->up);
+    e->destroys = !w->s.opts->no_down;
     int r = engine_up(e, w->spec, &w->s.ret->up, err);
+    e->destroys = false;
     e->continues = NULL;
     e->approve = w->approve;
     e->approve_ctx = w->approve_ctx;

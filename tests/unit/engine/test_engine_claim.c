@@ -300,6 +300,28 @@ static void test_next_step_of_other_machines(void **state) {
     down_ok(f);
 }
 
+static int refuse(void *ctx, const struct plan *plan, struct gp_error *err) {
+    (void)ctx;
+    (void)plan;
+    return gp_fail(err, GP_EUSAGE, "it was not approved");
+}
+
+/* They are as they were before, so there is nothing to destroy. */
+static void test_no_advice_after_a_refused_plan(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    GP_AUTO_STR struct str seen = {0};
+    assert_int_equal(launch(f, &err), 0);
+    f->e->sink = (struct event_sink){note_text, &seen};
+    f->e->approve = refuse;
+    assert_int_equal(up(f, &err), -GP_EUSAGE);
+    f->e->approve = NULL;
+    assert_non_null(strstr(seen.s, "it was not approved"));
+    assert_null(strstr(seen.s, "nodes of 't' exist"));
+    f->e->sink = (struct event_sink){0};
+    down_ok(f);
+}
+
 /* With no machine left there is nothing to refuse: the new spec is launched (and here has no room). */
 static void test_other_machines_after_the_end(void **state) {
     struct fixture *f = *state;
@@ -359,6 +381,7 @@ int main(void) {
         T(test_prepare_gets_the_nodes),
         T(test_plan_of_the_most_nodes),
         T(test_next_step_of_other_machines),
+        T(test_no_advice_after_a_refused_plan),
         T(test_other_machines_after_the_end),
         T(test_changed_spec_begins_again),
         T(test_validate_wants_a_bootstrap),
