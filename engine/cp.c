@@ -25,8 +25,10 @@ struct copy {
 
 static void progress(void *ctx, const struct tree_stats *s) {
     const struct copy *c = ctx;
-    event_emit(&c->run->e->sink, c->req->slot, NODE_READY, EVENT_PROGRESS, "cp", "%.1f MB sent",
-               (double)(c->bytes + s->bytes_sent) / 1e6);
+    char size[24];
+    bytes_format(size, sizeof size, c->bytes + s->bytes_sent);
+    event_emit(&c->run->e->sink, c->req->slot, NODE_READY, EVENT_PROGRESS, "cp", "%s %s", size,
+               c->req->up ? "sent" : "fetched");
 }
 
 /* The target of one source. Caller frees. */

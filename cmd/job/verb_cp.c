@@ -86,11 +86,20 @@ static json_t *stats_json(const struct cp_req *req, const struct tree_stats *s) 
 }
 
 static void show(const struct cp_req *req, const struct tree_stats *s, int64_t took_ms) {
-    char took[32], to[80];
+    char took[32], to[80], sent[24], all[24], passed[24];
+    uint64_t same = s->files - GP_MIN(s->files, s->files_sent);
     duration_format(took, sizeof took, took_ms);
-    printf("%s: copied %llu of %llu files (%.1f of %.1f MB) in %s", label(req, to), (unsigned long long)s->files_sent,
-           (unsigned long long)s->files, (double)s->bytes_sent / 1e6, (double)s->bytes / 1e6, took);
-    if (s->bytes_fetched > 0) printf(", %.1f MB from node to node", (double)s->bytes_fetched / 1e6);
+    bytes_format(sent, sizeof sent, s->bytes_sent);
+    bytes_format(all, sizeof all, s->bytes);
+    bytes_format(passed, sizeof passed, s->bytes_fetched);
+    if (s->files_sent == 0 && s->files > 0)
+        printf("%s: %llu file%s (%s), unchanged, in %s", label(req, to), (unsigned long long)s->files,
+               s->files == 1 ? "" : "s", all, took);
+    else
+        printf("%s: copied %llu file%s, %s, in %s", label(req, to), (unsigned long long)s->files_sent,
+               s->files_sent == 1 ? "" : "s", sent, took);
+    if (s->files_sent > 0 && same > 0) printf(", %llu unchanged", (unsigned long long)same);
+    if (s->bytes_fetched > 0) printf(", %s from node to node", passed);
     if (s->removed > 0) printf(", removed %llu", (unsigned long long)s->removed);
     printf("\n");
 }

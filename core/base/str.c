@@ -360,3 +360,15 @@ const char *str_figure(char dst[STR_FIGURE], double v) {
     if (end[-1] == '.') end[-1] = '\0';
     return dst;
 }
+
+void bytes_format(char *dst, size_t n, uint64_t bytes) {
+    static const char *const units[] = {"kB", "MB", "GB", "TB", "PB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    if (bytes < 1000) {
+        snprintf(dst, n, "%d B", (int)bytes);
+        return;
+    }
+    for (v /= 1000; v >= 999.95 && u + 1 < GP_ARRAY_LEN(units); u++) v /= 1000;
+    snprintf(dst, n, "%.1f %s", v, units[u]);
+}

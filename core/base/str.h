@@ -43,6 +43,8 @@ bool str_add_json_text(struct str *s, const char *json, size_t n);
 /* Makes text one line that cannot steer a terminal, in place: newline and tab become a blank; other
  * characters that steer and invalid UTF-8 become '?'. The result is valid UTF-8. */
 void str_one_line(char *s);
+/* A number of bytes for people: "0 B", "812 B", "1.2 kB", "3.0 MB", "1.5 GB", in powers of 1000. */
+void bytes_format(char *dst, size_t n, uint64_t bytes);
 /* Appends foreign output, such as that of a program on a node, as lines that cannot steer a terminal: escape sequences
  * and control characters are dropped, a line that a carriage return overwrote is its last form, other characters that
  * steer and invalid UTF-8 become '?'. Newlines and tabs stay. */

@@ -60,6 +60,24 @@ static void batch_clear(struct batch *b) {
     vec_free(&b->list);
 }
 
+/* While much is copied: what of it is here, or there, already. */
+static void tell_progress(void *ctx, const struct tree_stats *so_far) {
+    const struct one *o = ctx;
+    char done[24], all[24];
+    bytes_format(done, sizeof done, so_far->bytes_sent);
+    bytes_format(all, sizeof all, so_far->bytes);
+    run_event(o->run, o->rank, NODE_READY, EVENT_PROGRESS, o->up ? "sending" : "fetching", "%s: %s of %s", o->there,
+              done, all);
+}
+
+/* So that nobody reads that a node is "ready" meanwhile. */
+static void tell_begin(const struct batch *b) {
+    for (size_t i = 0; i < b->list.len; i++) {
+        const struct one *o = &b->list.items[i];
+        run_event(o->run, o->rank, NODE_READY, EVENT_PROGRESS, o->up ? "sending" : "fetching", "%s", o->there);
+    }
+}
+
 static void transfer(void *ctx, size_t i) {
     struct batch *b = ctx;
     struct one *o = &b->list.items[b->first + i];
@@ -70,6 +88,8 @@ static void transfer(void *ctx, size_t i) {
     if (o->rc != 0) return;
     struct tree_up_req up = {.from = o->here, .to = o->there, .ignore = o->ignore};
     struct tree_down_req down = {.from = o->there, .to = o->here, .durable = true};
+    up.progress = down.progress = tell_progress;
+    up.ctx = down.ctx = o;
     o->rc = o->up ? tree_up(o->link, &up, &o->stats, &o->err) : tree_down(o->link, &down, &o->stats, &o->err);
 }
 
@@ -85,10 +105,18 @@ static void batch_run(struct batch *b) {
 }
 
 static void say_done(const struct one *o, const char *what) {
-    if (o->stats.files == 0) return;
-    run_event(o->run, o->rank, NODE_READY, EVENT_INFO, "files", "%s: %llu of %llu files %s (%.1f MB)", what,
-              (unsigned long long)o->stats.files_sent, (unsigned long long)o->stats.files, o->up ? "sent" : "fetched",
-              (double)o->stats.bytes_sent / 1e6);
+    const struct tree_stats *t = &o->stats;
+    GP_AUTO_STR struct str text = {0};
+    char size[24];
+    if (t->files == 0) return;
+    bytes_format(size, sizeof size, t->bytes_sent);
+    if (t->files_sent > 0)
+        str_addf(&text, "%llu file%s %s, %s", (unsigned long long)t->files_sent, t->files_sent == 1 ? "" : "s",
+                 o->up ? "sent" : "fetched", size);
+    uint64_t same = t->files - GP_MIN(t->files, t->files_sent);
+    if (same > 0 && t->files_sent > 0) str_addf(&text, "; %llu unchanged", (unsigned long long)same);
+    else if (same > 0) str_addf(&text, "%llu file%s, unchanged", (unsigned long long)same, same == 1 ? "" : "s");
+    run_event(o->run, o->rank, NODE_READY, EVENT_INFO, "files", "%s: %s", what, text.s);
 }
 
 /* --- to the nodes --- */
@@ -110,6 +138,7 @@ static int send(struct job_nodes *all, const char *from, bool ranked, const char
             free(o.there);
         }
     }
+    tell_begin(&b);
     batch_run(&b);
     for (size_t i = 0; i < b.list.len; i++) {
         const struct one *o = &b.list.items[i];
@@ -250,6 +279,25 @@ static void fetch_again(struct job_nodes *all, struct batch *b, struct patience 
     for (size_t i = 0; i < b->list.len; i++) b->list.items[i].skip = false;
 }
 
+/* One line for all nodes: where the files are now. */
+static void say_where(const struct run *run, const struct batch *b, const char *path, const char *to) {
+    uint64_t files = 0, bytes = 0;
+    size_t nodes = 0;
+    char size[24];
+    for (size_t i = 0; i < b->list.len; i++) {
+        const struct one *o = &b->list.items[i];
+        if (o->rc != 0 || o->stats.files == 0) continue;
+        files += o->stats.files;
+        bytes += o->stats.bytes;
+        nodes++;
+    }
+    if (nodes == 0) return;
+    bytes_format(size, sizeof size, bytes);
+    run_event(run, -1, NODE_READY, EVENT_DONE, "files", "%s: %llu file%s of %zu node%s (%s) %s in %s", path,
+              (unsigned long long)files, files == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", size,
+              files == 1 ? "is" : "are", to);
+}
+
 /* One output of all nodes. */
 static int fetch(struct job_nodes *all, const char *path, const char *to, struct job_result *ret, struct patience *p,
                  struct gp_error *err) {
@@ -259,6 +307,7 @@ static int fetch(struct job_nodes *all, const char *path, const char *to, struct
     for (size_t i = 0; i < all->len; i++)
         if (all->items[i].used && !all->items[i].away && !all->items[i].gone)
             add_fetch(&b, &all->items[i].n->link, all->run, (int)i, path, to, several(all));
+    tell_begin(&b);
     batch_run(&b);
     fetch_again(all, &b, p);
     for (size_t i = 0; i < b.list.len; i++) {
@@ -279,6 +328,7 @@ static int fetch(struct job_nodes *all, const char *path, const char *to, struct
             if (err != NULL) *err = o->err;
         }
     }
+    say_where(all->run, &b, path, to);
     if (absent > 0 && absent == b.list.len)
         run_event(all->run, -1, NODE_READY, EVENT_WARN, "files", "no node has '%s': nothing was fetched", path);
     return r;

@@ -45,6 +45,28 @@ static void made_one_line(const char *text, const char *want) {
     assert_string_equal(s, want);
 }
 
+static void bytes_for_people(void **state) {
+    (void)state;
+    const struct {
+        uint64_t n;
+        const char *want;
+    } rows[] = {{0, "0 B"},
+                {999, "999 B"},
+                {1000, "1.0 kB"},
+                {1234, "1.2 kB"},
+                {999949, "999.9 kB"},
+                {999950, "1.0 MB"},
+                {3000000, "3.0 MB"},
+                {1500000000, "1.5 GB"},
+                {2000000000000, "2.0 TB"},
+                {UINT64_MAX, "18446.7 PB"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        char text[24];
+        bytes_format(text, sizeof text, rows[i].n);
+        assert_string_equal(text, rows[i].want);
+    }
+}
+
 static void one_line_steers_no_terminal(void **state) {
     (void)state;
     made_one_line("", "");
@@ -373,6 +395,7 @@ static void figures(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_and_stops_at_its_maximum),
+        cmocka_unit_test(bytes_for_people),
         cmocka_unit_test(one_line_steers_no_terminal),
         cmocka_unit_test(long_errors_stay_utf8),
         cmocka_unit_test(formats_longer_than_the_stack_buffer),
