@@ -135,6 +135,7 @@ void app_cancel(struct app *app) {
     for (size_t i = 0; i < app->more.len; i++) engine_cancel(app->more.items[i]);
     if (app->engine != NULL) engine_cancel(app->engine);
     pthread_mutex_unlock(&app->lock);
+    progress_hub_lines(&app->hub);
 }
 
 char *app_left_text(struct app *app, bool *ret_billed) {
@@ -161,6 +162,7 @@ void app_clear(struct app *app) {
     strv_clear(&app->problems);
     log_close();
     if (app->libraries) ssh_global_exit();
+    pthread_mutex_destroy(&app->hub.lock);
     pthread_mutex_destroy(&app->lock);
 }
 
@@ -399,7 +401,7 @@ int app_progress(struct invocation *inv, struct engine *e, const char *stack, in
     if (c->json && c->quiet) mode = OUTPUT_QUIET;
     /* Trace lines and a live area would overwrite each other. */
     if (mode == OUTPUT_AUTO && (c->trace != NULL || inv->app->plain)) mode = OUTPUT_PLAIN;
-    int r = progress_open(mode, stderr, stack, nodes, c->log, ret, err);
+    int r = progress_open_in(&inv->app->hub, mode, stderr, stack, nodes, c->log, ret, err);
     if (r != 0) return r;
     e->sink = *progress_sink(*ret);
     progress_collect_failures(*ret, &inv->app->failed);

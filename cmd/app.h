@@ -17,6 +17,7 @@ struct app {
     VEC_OF(struct engine *) more; /* of app_engine_more */
     struct engine_opts engine_opts;
     struct strv only;          /* --in */
+    struct progress_hub hub;
     struct progress *warnings; /* until app_progress: warnings of verbs without progress */
     bool cancelled;
     bool plain;     /* progress in plain lines also on a terminal: a live area and a log would overwrite each other */

@@ -257,7 +257,7 @@ int main(int argc, char **argv) {
     keep_standard_fds();
     setlocale(LC_CTYPE, "");
     provider_specs_register();
-    struct app app = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct app app = {.lock = PTHREAD_MUTEX_INITIALIZER, .hub.lock = PTHREAD_MUTEX_INITIALIZER};
     struct common_opts common = {.json = wants_json(argc, argv)};
     struct invocation inv = {.common = &common, .app = &app};
     GP_AUTO_OPT_ARGS struct opt_args args = {0};

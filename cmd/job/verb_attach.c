@@ -8,6 +8,7 @@
 
 static int follow(struct invocation *inv, bool log, struct gp_error *err) {
     GP_AUTO_WORK struct app_work w = {0};
+    inv->app->hub.news = true;
     int r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
     struct job_result res = {0};

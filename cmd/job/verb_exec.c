@@ -21,6 +21,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
     GP_AUTO_WORK struct app_work w = {0};
     app_lock_timeout(inv, o->lock_timeout_ms);
+    inv->app->hub.news = true;
     int r = app_begin(inv, false, &w, err);
     if (r != 0) return r;
     struct job_result res = {0};

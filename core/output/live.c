@@ -19,6 +19,7 @@ enum { DRAW_EVERY_MS = 100, TICK_MS = 1000, TEXT_MAX = 400 };
 struct live_node {
     bool seen;
     enum node_phase phase;
+    const char *word;          /* of the phase; static */
     int64_t since_ms, last_ms; /* in this phase; last event */
     char text[TEXT_MAX];
 };
@@ -27,6 +28,7 @@ struct live {
     pthread_cond_t wake;
     pthread_t thread;
     bool dirty, stop, colour;
+    bool lines; /* no area any more: each event is a line */
     VEC_OF(struct live_node) nodes;
     char text[TEXT_MAX]; /* of the whole stack */
     struct str above;    /* lines that stay, not written yet */
@@ -45,21 +47,30 @@ static const char *phase_colour(enum node_phase p) {
 }
 
 static bool is_active(const struct live_node *n) {
-    return n->seen && n->phase != NODE_READY && n->phase != NODE_FAILED && n->phase != NODE_GONE &&
-           n->phase != NODE_PLANNED;
+    if (n->phase == NODE_READY) return n->word != NULL && strcmp(n->word, node_phase_name(NODE_READY)) != 0;
+    return n->seen && n->phase != NODE_FAILED && n->phase != NODE_GONE && n->phase != NODE_PLANNED;
 }
 
-/* "3 ready, 1 bootstrap" of the nodes for which take() holds. */
+static const char *word_of(const struct live_node *n) { return n->word != NULL ? n->word : node_phase_name(n->phase); }
+
+/* "3 ready, 1 bootstrap" of the nodes that are not shown (NULL: of all), the last phases first. */
 static void add_counts(const struct live *l, const bool *shown, struct str *out) {
-    int counts[NODE_PHASE_MAX + 1] = {0};
-    for (size_t i = 0; i < l->nodes.len; i++)
-        if (shown == NULL || !shown[i]) counts[l->nodes.items[i].phase]++;
     bool any = false;
-    for (int ph = NODE_PHASE_MAX; ph >= 0; ph--) {
-        if (counts[ph] == 0) continue;
-        str_addf(out, "%s%d %s", any ? ", " : "", counts[ph], node_phase_name((enum node_phase)ph));
-        any = true;
-    }
+    for (int ph = NODE_PHASE_MAX; ph >= 0; ph--)
+        for (size_t first = 0; first < l->nodes.len; first++) {
+            const struct live_node *n = &l->nodes.items[first];
+            int count = 0;
+            if ((int)n->phase != ph) continue;
+            for (size_t i = 0; i < l->nodes.len; i++) {
+                const struct live_node *o = &l->nodes.items[i];
+                bool same = (int)o->phase == ph && strcmp(word_of(o), word_of(n)) == 0;
+                if (same && i < first) break; /* counted with an earlier one */
+                count += same && (shown == NULL || !shown[i]);
+            }
+            if (count == 0) continue;
+            str_addf(out, "%s%d %s", any ? ", " : "", count, word_of(n));
+            any = true;
+        }
 }
 
 static void put_line(struct live *l, struct str *frame, const char *text, size_t width, const char *colour) {
@@ -85,7 +96,7 @@ static void put_node(const struct progress *p, struct live *l, struct str *frame
     size_t left = width - before;
     if (l->colour) str_add(frame, phase_colour(n->phase));
     size_t phase_width = GP_MIN((size_t)10, left);
-    text_pad(frame, node_phase_name(n->phase), phase_width);
+    text_pad(frame, word_of(n), phase_width);
     if (l->colour) str_add(frame, "\033[0m");
     left -= phase_width;
     GP_AUTO_STR struct str tail = {0};
@@ -175,7 +186,7 @@ static void render(const struct progress *p, struct live *l, bool last, struct s
     erase(l, frame, columns);
     if (l->above.len > 0) str_add_mem(frame, l->above.s, l->above.len);
     str_reset(&l->above);
-    if (!last) put_live_area(p, l, frame, rows, columns, clock_ms());
+    if (!last && !l->lines) put_live_area(p, l, frame, rows, columns, clock_ms());
     l->dirty = false;
 }
 
@@ -237,14 +248,49 @@ static void keep(const struct progress *p, struct live *l, const struct event *e
     progress_label(p, e, e->node, &label);
     const char *colour = e->status == EVENT_FAIL ? "\033[31m" : "\033[33m";
     if (e->status == EVENT_DONE) colour = "\033[32m";
+    if (e->status == EVENT_INFO || e->status == EVENT_START) colour = "\033[36m";
     if (l->colour) str_add(&l->above, colour);
     text_fit(&l->above, label.s, SIZE_MAX);
     if (l->colour) str_add(&l->above, "\033[0m");
     if (e->phase == NODE_FAILED || e->node < 0) str_add(&l->above, ": ");
-    else str_addf(&l->above, " %s: ", node_phase_name(e->phase));
+    else str_addf(&l->above, " %s: ", progress_phase(e));
     text_fit(&l->above, said, SIZE_MAX);
     str_addc(&l->above, '\n');
     progress_output(e, &l->above);
+}
+
+/* Nodes of which nothing was reported yet are where the whole stack is: a writer may be opened in the middle. */
+static void place_unseen(struct live *l, const struct event *e, int64_t now) {
+    if (e->phase != NODE_READY && e->phase != NODE_ENDING) return;
+    for (size_t i = 0; i < l->nodes.len; i++) {
+        struct live_node *n = &l->nodes.items[i];
+        if (n->seen) continue;
+        if (n->phase != e->phase || n->word != progress_phase(e)) n->since_ms = now;
+        n->phase = e->phase;
+        n->word = progress_phase(e);
+    }
+}
+
+static void place_node(struct live *l, const struct event *e, const char *text, int64_t now) {
+    while (l->nodes.len <= (size_t)e->node) vec_push(&l->nodes, (struct live_node){0});
+    struct live_node *n = &l->nodes.items[e->node];
+    const char *word = progress_phase(e);
+    if (!n->seen || n->phase != e->phase || n->word != word) n->since_ms = now;
+    n->seen = true;
+    n->phase = e->phase;
+    n->word = word;
+    n->last_ms = now;
+    str_put(n->text, sizeof n->text, text);
+    l->text[0] = '\0'; /* the text of the whole stack is outdated */
+}
+
+/* Whether the event is a line that stays. */
+static bool is_kept(const struct progress *p, const struct live *l, const struct event *e, const char *text) {
+    if (e->status == EVENT_WARN || e->status == EVENT_FAIL) return true;
+    if (l->lines) return e->status != EVENT_PROGRESS && text[0] != '\0';
+    if (e->node >= 0) return e->phase == NODE_READY && e->status == EVENT_DONE;
+    bool job = strcmp(e->step, "job") == 0 && (e->status == EVENT_INFO || e->status == EVENT_START);
+    return p->news && (e->status == EVENT_DONE || job);
 }
 
 static void live_event(struct progress *p, const struct event *e) {
@@ -257,20 +303,21 @@ static void live_event(struct progress *p, const struct event *e) {
     bool stays = progress_prints(p, e, &node);
     pthread_mutex_lock(&l->lock);
     if (e->node >= 0 && e->node < 100000) {
-        while (l->nodes.len <= (size_t)e->node) vec_push(&l->nodes, (struct live_node){0});
-        struct live_node *n = &l->nodes.items[e->node];
-        if (!n->seen || n->phase != e->phase) n->since_ms = now;
-        n->seen = true;
-        n->phase = e->phase;
-        n->last_ms = now;
-        str_put(n->text, sizeof n->text, text);
-        l->text[0] = '\0'; /* the text of the whole stack is outdated */
+        place_node(l, e, text, now);
     } else {
+        place_unseen(l, e, now);
         str_put(l->text, sizeof l->text, text);
     }
-    bool ready = e->node >= 0 && e->phase == NODE_READY && e->status == EVENT_DONE;
-    if (stays && (e->status == EVENT_WARN || e->status == EVENT_FAIL || ready)) keep(p, l, e, text);
+    if (stays && is_kept(p, l, e, text)) keep(p, l, e, text);
     l->dirty = true;
+    pthread_cond_signal(&l->wake);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void live_lines(struct progress *p) {
+    struct live *l = p->priv;
+    pthread_mutex_lock(&l->lock);
+    l->lines = l->dirty = true;
     pthread_cond_signal(&l->wake);
     pthread_mutex_unlock(&l->lock);
 }
@@ -290,4 +337,4 @@ static void live_end(struct progress *p) {
     free(l);
 }
 
-const struct progress_ops progress_live = {"live", live_begin, live_event, live_end};
+const struct progress_ops progress_live = {"live", live_begin, live_event, live_end, live_lines};

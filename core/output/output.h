@@ -9,6 +9,8 @@
 #include "model/stack.h"
 #include "spec/spec.h"
 
+#include <pthread.h>
+
 enum output_mode {
     OUTPUT_AUTO,
     OUTPUT_LIVE,
@@ -25,13 +27,28 @@ struct progress_ops {
     int (*begin)(struct progress *p, struct gp_error *err);
     void (*event)(struct progress *p, const struct event *e);
     void (*end)(struct progress *p); /* clears the live area; plain summary stays */
+    /* From now on lines instead of a live area, which is cleared. NULL: there is none. */
+    void (*lines)(struct progress *p);
 };
+/* What the writers of one program share, one after another. All zero but the lock. */
+struct progress_hub {
+    pthread_mutex_t lock;
+    int64_t started_ms;    /* of the first one: all show the time since then; 0: there was none */
+    struct progress *live; /* the open one that has a live area; NULL: none */
+    bool lines;            /* no live areas any more */
+    bool news;             /* in a live area, events about the whole stack's result stay as lines */
+};
+/* After a signal: the terminal echoes ^C into a live area, and the reader wants to see each step. Any thread. */
+void progress_hub_lines(struct progress_hub *hub);
 /* AUTO: live on a terminal that can (TERM not dumb), else plain. Live: one line per node (phase,
  * step, elapsed, reason for waiting), redrawn at most 10 times a second by its own thread, fits the
  * width, follows resizes, no colour with NO_COLOR; more nodes than lines: the busiest, and a count.
  * log_path (may be NULL): every event as a JSON line too, appended, 0600. stack: for the headings. */
 int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,
                   struct progress **ret, struct gp_error *err);
+/* The same as one of several; the hub outlives it. */
+int progress_open_in(struct progress_hub *hub, enum output_mode mode, FILE *to, const char *stack, int nodes,
+                     const char *log_path, struct progress **ret, struct gp_error *err);
 const struct event_sink *progress_sink(struct progress *p);
 /* From now on the texts of nodes' failures that are printed are added to `to`, which must outlive p. */
 void progress_collect_failures(struct progress *p, struct strv *to);

@@ -13,7 +13,7 @@ static void print_line(struct progress *p, const char *label, bool phase, const 
     GP_AUTO_STR struct str say = {0}, line = {0};
     progress_say(p, e, &say);
     str_addf(&line, "[%4llds] %s", (long long)((clock_ms() - p->started_ms) / 1000), label);
-    if (phase) str_addf(&line, " %s", node_phase_name(e->phase));
+    if (phase) str_addf(&line, " %s", progress_phase(e));
     str_add(&line, say.len > 0 ? ": " : "");
     if (say.len > 0) text_fit(&line, say.s, SIZE_MAX);
     str_addc(&line, '\n');
@@ -45,4 +45,4 @@ static void plain_event(struct progress *p, const struct event *e) {
 
 static void plain_end(struct progress *p) { waits_stop(p->priv); }
 
-const struct progress_ops progress_plain = {"plain", plain_begin, plain_event, plain_end};
+const struct progress_ops progress_plain = {"plain", plain_begin, plain_event, plain_end, NULL};

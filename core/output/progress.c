@@ -37,13 +37,23 @@ void progress_label(const struct progress *p, const struct event *e, int node, s
     if (node >= 0) str_addf(out, "/%d", node);
 }
 
+const char *progress_phase(const struct event *e) {
+    static const char *const words[][2] = {
+        {"job", "running"}, {"job.health", "running"}, {"sending", "sending"}, {"fetching", "fetching"}};
+    for (size_t i = 0; e->phase == NODE_READY && i < GP_ARRAY_LEN(words); i++)
+        if (strcmp(e->step, words[i][0]) == 0) return words[i][1];
+    return node_phase_name(e->phase);
+}
+
 void progress_say(const struct progress *p, const struct event *e, struct str *out) {
     GP_AUTO_STR struct str label = {0};
     progress_label(p, e, e->node, &label);
     /* Drops the node and phase that an error begins with, because the line already has both. */
     const char *text = e->text;
+    GP_AUTO_FREE char *quoted = xasprintf("'%s': ", label.s);
     if (str_starts(text, label.s) && str_starts(text + label.len, ": ")) text += label.len + 2;
-    const char *phase = node_phase_name(e->phase);
+    else if (str_starts(text, quoted)) text += strlen(quoted);
+    const char *phase = progress_phase(e);
     const char *step = strcmp(e->step, phase) == 0 ? "" : e->step;
     if (step[0] == '\0' && strcmp(text, phase) == 0) text = "";
     if (e->status == EVENT_WARN) str_add(out, "warning: ");
@@ -131,7 +141,7 @@ static void quiet_event(struct progress *p, const struct event *e) {
     (void)e;
 }
 static void quiet_end(struct progress *p) { (void)p; }
-const struct progress_ops progress_quiet = {"quiet", quiet_begin, quiet_event, quiet_end};
+const struct progress_ops progress_quiet = {"quiet", quiet_begin, quiet_event, quiet_end, NULL};
 
 static void print_json_line(struct progress *p, const struct event *e) {
     GP_AUTO_STR struct str line = {0};
@@ -154,7 +164,7 @@ static void jsonl_event(struct progress *p, const struct event *e) {
     waits_event(p->priv, e, true);
 }
 static void jsonl_end(struct progress *p) { waits_stop(p->priv); }
-const struct progress_ops progress_jsonl = {"jsonl", jsonl_begin, jsonl_event, jsonl_end};
+const struct progress_ops progress_jsonl = {"jsonl", jsonl_begin, jsonl_event, jsonl_end, NULL};
 
 static bool went_wrong(const struct event *e) { return e->status == EVENT_WARN || e->status == EVENT_FAIL; }
 static void warning_event(struct progress *p, const struct event *e) {
@@ -172,8 +182,8 @@ static void warning_event(struct progress *p, const struct event *e) {
 static void warning_jsonl_event(struct progress *p, const struct event *e) {
     if (went_wrong(e)) print_json_line(p, e);
 }
-static const struct progress_ops warnings = {"warnings", quiet_begin, warning_event, quiet_end};
-static const struct progress_ops warnings_jsonl = {"warnings-jsonl", quiet_begin, warning_jsonl_event, quiet_end};
+static const struct progress_ops warnings = {"warnings", quiet_begin, warning_event, quiet_end, NULL};
+static const struct progress_ops warnings_jsonl = {"warnings-jsonl", quiet_begin, warning_jsonl_event, quiet_end, NULL};
 
 static const struct progress_ops *choose(enum output_mode mode, FILE *to) {
     switch (mode) {
@@ -196,14 +206,54 @@ static void progress_free(struct progress *p) {
     free(p);
 }
 
+/* Once it is open. */
+static void join_hub(struct progress *p) {
+    if (p->hub == NULL || p->ops->lines == NULL) return;
+    pthread_mutex_lock(&p->hub->lock);
+    p->hub->live = p;
+    if (p->hub->lines) p->ops->lines(p);
+    pthread_mutex_unlock(&p->hub->lock);
+}
+
+static void leave_hub(struct progress *p) {
+    if (p->hub == NULL) return;
+    pthread_mutex_lock(&p->hub->lock);
+    if (p->hub->live == p) p->hub->live = NULL;
+    pthread_mutex_unlock(&p->hub->lock);
+}
+
+void progress_hub_lines(struct progress_hub *hub) {
+    pthread_mutex_lock(&hub->lock);
+    hub->lines = true;
+    if (hub->live != NULL) hub->live->ops->lines(hub->live);
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static void take_hub(struct progress *p, struct progress_hub *hub) {
+    p->hub = hub;
+    if (hub == NULL) return;
+    pthread_mutex_lock(&hub->lock);
+    if (hub->started_ms == 0) hub->started_ms = p->started_ms;
+    p->started_ms = hub->started_ms;
+    p->news = hub->news;
+    if (hub->lines && p->ops == &progress_live) p->ops = &progress_plain;
+    pthread_mutex_unlock(&hub->lock);
+}
+
 int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes, const char *log_path,
                   struct progress **ret, struct gp_error *err) {
+    return progress_open_in(NULL, mode, to, stack, nodes, log_path, ret, err);
+}
+
+int progress_open_in(struct progress_hub *hub, enum output_mode mode, FILE *to, const char *stack, int nodes,
+                     const char *log_path, struct progress **ret, struct gp_error *err) {
     struct progress *p = xcalloc(1, sizeof *p);
     p->ops = choose(mode, to);
     p->to = to;
     p->stack = xstrdup(stack);
     p->nodes = nodes;
     p->started_ms = clock_ms();
+    take_hub(p, hub);
     p->log_fd = -1;
     p->sink = (struct event_sink){emit, p};
     p->beat_ms = BEAT_MS;
@@ -218,6 +268,7 @@ int progress_open(enum output_mode mode, FILE *to, const char *stack, int nodes,
         progress_free(p);
         return r;
     }
+    join_hub(p);
     *ret = p;
     return 0;
 }
@@ -226,6 +277,7 @@ const struct event_sink *progress_sink(struct progress *p) { return &p->sink; }
 
 void progress_close(struct progress *p) {
     if (p == NULL) return;
+    leave_hub(p);
     p->ops->end(p);
     progress_free(p);
 }

@@ -16,12 +16,14 @@ struct progress {
     char *stack;
     int nodes;
     int64_t started_ms;
-    int log_fd;            /* -1: none */
-    int64_t beat_ms;       /* plain and JSON lines: a wait is repeated after this time */
-    struct strv *failed;   /* the failures that were printed; NULL: not collected */
-    VEC_OF(uint64_t) gang; /* checks over all nodes: the lines that were printed, as hashes */
-    pthread_mutex_t lock;  /* failed, gang */
-    void *priv;            /* the writer's own */
+    int log_fd;               /* -1: none */
+    struct progress_hub *hub; /* NULL: none */
+    bool news;                /* of the hub */
+    int64_t beat_ms;          /* plain and JSON lines: a wait is repeated after this time */
+    struct strv *failed;      /* the failures that were printed; NULL: not collected */
+    VEC_OF(uint64_t) gang;    /* checks over all nodes: the lines that were printed, as hashes */
+    pthread_mutex_t lock;     /* failed, gang */
+    void *priv;               /* the writer's own */
 };
 
 extern const struct progress_ops progress_live, progress_plain, progress_jsonl, progress_quiet;
@@ -30,6 +32,9 @@ extern const struct progress_ops progress_live, progress_plain, progress_jsonl, 
 void progress_label(const struct progress *p, const struct event *e, int node, struct str *out);
 /* "warning: text", "failed: text", "done" ...: a line's text after phase and step. */
 void progress_say(const struct progress *p, const struct event *e, struct str *out);
+
+/* The phase of a node, or what happens on a ready one: "running" (a job), "sending", "fetching". */
+const char *progress_phase(const struct event *e);
 
 /* Appends the event's output, indented. */
 void progress_output(const struct event *e, struct str *out);

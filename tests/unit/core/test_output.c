@@ -231,6 +231,97 @@ static void live_fits_narrow_terminals(void **state) {
     assert_true(rows <= 12);
 }
 
+struct screen {
+    int master;
+    FILE *to;
+    struct progress_hub hub;
+    struct progress *p;
+    struct str all;
+};
+
+static void screen_open(struct screen *s, int nodes) {
+    int slave = -1;
+    struct winsize size = {.ws_row = 24, .ws_col = 80};
+    struct gp_error err = {0};
+    *s = (struct screen){.hub = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = true}};
+    assert_int_equal(openpty(&s->master, &slave, NULL, NULL, &size), 0);
+    s->to = fdopen(slave, "w");
+    assert_int_equal(progress_open_in(&s->hub, OUTPUT_LIVE, s->to, "llm", nodes, NULL, &s->p, &err), 0);
+}
+
+/* Reads until the terminal got the text after what was read before. */
+static void screen_wait(struct screen *s, const char *text) {
+    size_t from = s->all.len;
+    while (s->all.s == NULL || s->all.len <= from || strstr(s->all.s + from, text) == NULL) {
+        char buf[4096];
+        ssize_t n = read(s->master, buf, sizeof buf);
+        assert_true(n > 0);
+        str_add_mem(&s->all, buf, (size_t)n);
+    }
+}
+
+static void screen_close(struct screen *s) {
+    progress_close(s->p);
+    fclose(s->to);
+    close(s->master);
+    str_clear(&s->all);
+    pthread_mutex_destroy(&s->hub.lock);
+}
+
+static void news_of_a_job_stay(void **state) {
+    (void)state;
+    struct screen s;
+    screen_open(&s, 2);
+    const struct event_sink *to = progress_sink(s.p);
+    event_emit(to, -1, NODE_READY, EVENT_START, "job", "job 1 runs on 2 nodes");
+    screen_wait(&s, "llm/1  \033[32mrunning"); /* though nothing was reported of the node: not "planned" */
+    assert_non_null(strstr(s.all.s, "2 running"));
+    event_emit(to, 0, NODE_READY, EVENT_PROGRESS, "fetching", "out: 1.0 MB of 2.0 MB");
+    screen_wait(&s, "llm/0  \033[32mfetching");
+    assert_non_null(strstr(s.all.s, "1 fetching, 1 running"));
+    event_emit(to, 0, NODE_READY, EVENT_INFO, "files", "out: 1 file, unchanged");
+    event_emit(to, -1, NODE_READY, EVENT_DONE, "files", "out: 2 files are in here");
+    event_emit(to, -1, NODE_GONE, EVENT_DONE, "", "nothing is left");
+    screen_wait(&s, "llm\033[0m: nothing is left");
+    assert_non_null(strstr(s.all.s, "llm\033[0m: job: job 1 runs on 2 nodes"));
+    assert_non_null(strstr(s.all.s, "llm\033[0m: files: out: 2 files are in here"));
+    assert_null(strstr(s.all.s, "llm/0\033[0m ready: files")); /* one line for all nodes is enough */
+    screen_close(&s);
+}
+
+static void a_signal_clears_the_area(void **state) {
+    (void)state;
+    struct screen s;
+    screen_open(&s, 2);
+    event_emit(progress_sink(s.p), 0, NODE_REACHING, EVENT_PROGRESS, "ssh", "refused");
+    screen_wait(&s, "refused");
+    size_t before = s.all.len;
+    progress_hub_lines(&s.hub);
+    event_emit(progress_sink(s.p), 0, NODE_ENDING, EVENT_START, "destroy", "instance i-1");
+    screen_wait(&s, "instance i-1");
+    const char *after = s.all.s + before;
+    assert_non_null(strstr(after, "llm/0\033[0m ending: destroy: instance i-1\r\n"));
+    assert_null(strstr(after, "  llm/0  ")); /* no area any more */
+    screen_close(&s);
+}
+
+static void one_clock_for_all_writers(void **state) {
+    (void)state;
+    struct progress_hub hub = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    GP_AUTO_FILE FILE *f = tmpfile();
+    struct progress *p = NULL;
+    struct gp_error err = {0};
+    assert_int_equal(progress_open_in(&hub, OUTPUT_PLAIN, f, "llm", 1, NULL, &p, &err), 0);
+    progress_close(p);
+    hub.started_ms -= 77000; /* as if it had been so long ago */
+    assert_int_equal(progress_open_in(&hub, OUTPUT_PLAIN, f, "llm", 1, NULL, &p, &err), 0);
+    event_emit(progress_sink(p), 0, NODE_READY, EVENT_INFO, "files", "fetched");
+    progress_close(p);
+    GP_AUTO_FREE char *text = read_back(f);
+    assert_string_equal(text, "[  77s] llm/0 ready: files: fetched\n");
+    pthread_mutex_destroy(&hub.lock);
+}
+
 static void no_colour_when_asked(void **state) {
     (void)state;
     setenv("NO_COLOR", "1", 1);
@@ -306,6 +397,9 @@ int main(void) {
         cmocka_unit_test(live_area),
         cmocka_unit_test(live_fits_narrow_terminals),
         cmocka_unit_test(no_colour_when_asked),
+        cmocka_unit_test(news_of_a_job_stay),
+        cmocka_unit_test(a_signal_clears_the_area),
+        cmocka_unit_test(one_clock_for_all_writers),
         cmocka_unit_test(report_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
