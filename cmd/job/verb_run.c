@@ -43,8 +43,14 @@ static void show_report(const struct invocation *inv, const struct job_result *r
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
+    if (o->detach && o->keep_ms > 0)
+        return gp_fail(
+            err, GP_EUSAGE,
+            "run: --keep is of no use with -d, which ends before the job has failed: the nodes of a detached "
+            "job end at their deadline (limits.ttl)");
     inv->app->engine_opts.accept_new_host_key = o->accept_new_host_key;
     app_lock_timeout(inv, o->lock_timeout_ms);
+    inv->app->hub.news = true;
     GP_AUTO_WORK struct app_work w = {0};
     int r = app_begin(inv, true, &w, err);
     if (r != 0) return r;

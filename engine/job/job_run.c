@@ -218,6 +218,7 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
     if (r == -GP_ECANCELLED) {
         engine_go_on(s->e);
         job_session_stop(s, "gpuprov was interrupted");
+        job_session_stopped(s, w == NULL, err);
     }
     if (w != NULL) w->ended = r == 0 || r == -GP_ECANCELLED;
     struct gp_error why = {0};
@@ -251,6 +252,7 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
     if (w != NULL) keep_result(w, err);
     job_mark_collected(&s->all, s->ret->id);
     job_bucket_done(s);
+    if (r == 0) job_session_say_success(s);
     return r;
 }
 
@@ -267,6 +269,7 @@ static int follow_other(struct job_session *s, struct gp_error *err) {
     say(s, EVENT_INFO, "another gpuprov on this machine runs this job: only its log is printed here");
     s->ret->attached = true;
     int r = job_session_follow(s, false, err);
+    if (r == -GP_ECANCELLED) job_session_left(s, err);
     return r == 0 ? job_session_verdict(s, err) : r;
 }
 
@@ -404,7 +407,7 @@ static int run_job(struct whole *w, struct gp_error *err) {
 /* --- the end --- */
 
 /* Keeps the nodes after a failure, at most until their deadline, which ends them too. Ctrl-C ends the wait. */
-static void keep(struct whole *w) {
+static void keep(struct whole *w, const struct gp_error *why) {
     const struct job_session *s = &w->s;
     int64_t ms = s->opts->keep_ms > 0 ? s->opts->keep_ms : w->spec->job.keep_ms;
     struct gp_error ignored = {0};
@@ -416,10 +419,24 @@ static void keep(struct whole *w) {
     ms = GP_MIN(ms, left_ms);
     duration_format(time, sizeof time, ms);
     time_format_utc(when, sizeof when, clock_wall_s() + ms / 1000);
-    GP_AUTO_FREE char *text = xasprintf("the nodes stay for %s, until %s ('gpuprov ssh %s'); Ctrl-C destroys them now",
-                                        time, when, w->spec->name);
+    GP_AUTO_FREE char *text =
+        xasprintf("%.250s: the nodes stay for %s, until %s ('gpuprov ssh %s'); Ctrl-C destroys them now",
+                  why != NULL ? why->msg : "it failed", time, when, w->spec->name);
     say(s, EVENT_WARN, text);
     if (gp_sleep(ms, &s->e->cancel, &ignored) != 0) engine_go_on(s->e);
+}
+
+/* Of --no-down. After a failure before the job `up` has reported it. */
+static void say_stay(const struct whole *w) {
+    const struct run *run = w->s.run;
+    const char *name = w->spec->name;
+    char when[32];
+    if (run == NULL) return;
+    time_format_utc(when, sizeof when, run->stack.expires_s);
+    GP_AUTO_FREE char *text =
+        xasprintf("the nodes stay%s%s: 'gpuprov exec %s' runs another job on them, 'gpuprov down %s' destroys them",
+                  run->stack.expires_s > 0 ? " until " : "", run->stack.expires_s > 0 ? when : "", name, name);
+    say(&w->s, EVENT_INFO, text);
 }
 
 /* `up` left something that may be billed, and `down` has shown that nothing is left of it. */
@@ -480,7 +497,8 @@ int engine_run(struct engine *e, const struct spec *spec, const struct job_opts 
     if (!w.resumed) stage(&w.s, JOB_STAGE_END); /* else the receivers of notices know how the job ended */
     if (!w.resumed && r != 0 && w.s.run != NULL) run_event_end(w.s.run, err);
     bool failed = r != 0 && r != -GP_ECANCELLED && !w.resumed;
-    if (w.ours && !opts->no_down && failed) keep(&w);
+    if (w.ours && !opts->no_down && failed) keep(&w, err);
+    if (w.ours && opts->no_down && !w.resumed) say_stay(&w);
     if (w.ours && !opts->no_down) r = destroy(&w, r, err);
     job_session_clear(&w.s);
     return r;

@@ -180,6 +180,8 @@ int job_session_follow(struct job_session *s, bool drive, struct gp_error *err) 
     choose_nodes(s);
     if (drive && s->def.spec != NULL && job_backup_start(&s->all, &s->def.spec->job, &backup, &why) != 0)
         run_event(s->run, -1, NODE_READY, EVENT_WARN, "files", "no checkpoints are fetched: %s", why.msg);
+    for (size_t i = 0; i < s->all.len; i++)
+        if (s->all.items[i].used) run_event(s->run, (int)i, NODE_READY, EVENT_PROGRESS, "job", "job %s", s->ret->id);
     if (s->opts->stage != NULL) s->opts->stage(s->opts->ctx, JOB_STAGE_LOG);
     int r = follow(s, drive, 0, err);
     job_backup_stop(backup);
@@ -235,4 +237,41 @@ int job_session_verdict(const struct job_session *s, struct gp_error *err) {
     const struct job_rank_end *e = &o->ranks[o->failed];
     return gp_fail(err, GP_EJOB, "%s/%d: the job failed: %s%s", s->run->stack.name, o->failed, e->lost ? "lost: " : "",
                    e->why);
+}
+
+void job_session_say_success(const struct job_session *s) {
+    int64_t from_s = 0, to_s = 0;
+    char took[40] = "";
+    for (size_t i = 0; i < s->ret->outcome.len; i++) {
+        const struct job_rank_end *e = &s->ret->outcome.ranks[i];
+        if (!e->ended) continue;
+        from_s = from_s == 0 ? e->state.started_s : GP_MIN(from_s, e->state.started_s);
+        to_s = GP_MAX(to_s, e->state.ended_s);
+    }
+    if (from_s > 0 && to_s > from_s) duration_format(took, sizeof took, (to_s - from_s) * 1000);
+    run_event(s->run, -1, NODE_READY, EVENT_DONE, "job", "job %s has succeeded%s%s", s->ret->id,
+              took[0] != '\0' ? " after " : "", took);
+}
+
+void job_session_left(const struct job_session *s, struct gp_error *err) {
+    const char *name = s->run->stack.name;
+    if (err == NULL) return;
+    gp_error_clear(err);
+    (void)gp_fail(
+        err, GP_ECANCELLED,
+        "'%s': stopped following; job %s goes on: 'gpuprov attach %s' follows it, 'gpuprov cancel %s' ends it", name,
+        s->ret->id, name, name);
+}
+
+void job_session_stopped(const struct job_session *s, bool nodes_stay, struct gp_error *err) {
+    const struct stack *st = &s->run->stack;
+    char until[32];
+    if (err == NULL) return;
+    gp_error_clear(err);
+    time_format_utc(until, sizeof until, st->expires_s);
+    if (nodes_stay && st->expires_s > 0)
+        (void)gp_fail(err, GP_ECANCELLED,
+                      "'%s': job %s was stopped; the nodes stay until %s: 'gpuprov down %s' destroys them", st->name,
+                      s->ret->id, until, st->name);
+    else (void)gp_fail(err, GP_ECANCELLED, "'%s': job %s was stopped", st->name, s->ret->id);
 }

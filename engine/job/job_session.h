@@ -49,4 +49,10 @@ int job_session_whole(const struct job_session *s, size_t from, struct gp_error 
 /* The outcome as an error: 0, -GP_EJOB. */
 int job_session_verdict(const struct job_session *s, struct gp_error *err);
 
+/* An event about the end of a job without failure. */
+void job_session_say_success(const struct job_session *s);
+/* Sets err to what Ctrl-C has ended, for a verb that leaves the job running; for exec, which has stopped it. */
+void job_session_left(const struct job_session *s, struct gp_error *err);
+void job_session_stopped(const struct job_session *s, bool nodes_stay, struct gp_error *err);
+
 #endif

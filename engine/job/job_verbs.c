@@ -29,8 +29,15 @@ int engine_attach(struct engine *e, const char *name, const struct spec *spec, c
     begin(&s, e, opts, ret);
     int r = open_newest(&s, name, spec, err);
     ret->attached = r == 0;
-    if (r == 0) r = job_session_follow(&s, false, err);
+    if (r == 0)
+        run_event(s.run, -1, NODE_READY, EVENT_INFO, "job", "job %s %s", ret->id,
+                  s.found.running ? "runs" : "has ended");
+    if (r == 0) {
+        r = job_session_follow(&s, false, err);
+        if (r == -GP_ECANCELLED) job_session_left(&s, err);
+    }
     if (r == 0) r = job_session_verdict(&s, err);
+    if (r == 0) job_session_say_success(&s);
     job_session_clear(&s);
     return r;
 }
