@@ -16,7 +16,7 @@ struct app {
     struct engine *engine;        /* NULL until app_engine */
     VEC_OF(struct engine *) more; /* of app_engine_more */
     struct engine_opts engine_opts;
-    struct strv only;          /* --in */
+    struct strv only; /* --in */
     struct progress_hub hub;
     struct progress *warnings; /* until app_progress: warnings of verbs without progress */
     bool cancelled;

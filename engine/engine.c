@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* The lists behind engine_billed_ids and engine_left_text: their lock is held for a few instructions, never across I/O. */
+/* The lists behind engine_billed_ids and engine_left_text. Their lock is held for a few instructions, never across
+ * I/O. */
 struct machine {
     char *id, *stack, *owner;
     int slot;

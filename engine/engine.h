@@ -121,8 +121,18 @@ struct node_view {
     char *verdict;                             /* "ready", "not validated: ...", "failed: ..." */
     bool billed;
 };
+/* The newest job of a stack as this machine last saw it; the nodes were not asked. */
+struct job_seen {
+    char id[17];               /* "": it saw none */
+    char state[12];            /* "running", "succeeded", "failed", "stopped", "lost" */
+    int64_t started_s, seen_s; /* wall clock of this machine */
+    int nodes;                 /* that run it */
+    bool fetched;              /* its outputs are here, or it has none */
+    char why[200];             /* of "failed" and "lost"; "" */
+};
 struct stack_view {
     struct stack stack;
+    struct job_seen job;
     char *phase; /* "ready", "partial", "not ready", "empty", "gone", "not known" */
     VEC_OF(struct node_view) nodes;
     struct resource_list others;       /* groups, keys, holder: everything that is not a node */
@@ -137,6 +147,9 @@ struct stack_view {
     struct strv notes;                 /* about its deadline and its cost, a sentence each */
 };
 void stack_view_clear(struct stack_view *v);
+struct str;
+/* Appends a line about v->job, which is there. */
+void engine_job_text(const struct stack_view *v, struct str *out);
 struct stack_view_list {
     VEC_OF(struct stack_view) list;
     struct resource_list images;     /* of such a search: baked images and their snapshots */

@@ -6,6 +6,7 @@
 #include "engine/plan.h"
 
 #include "base/json.h"
+#include "engine/job/job_seen.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -329,6 +330,18 @@ static const struct provider_ops *ops_of_nodes(const struct run *run) {
     return ops != NULL ? ops : run->home->ops;
 }
 
+/* Nothing was asked of the nodes: a validation would disturb a job that runs there. */
+static void add_job_note(const struct run *run, struct plan *plan) {
+    struct job_seen job = {0};
+    struct gp_error unread = {0};
+    GP_AUTO_STR struct str text = {0};
+    if (!run_any_exists(run)) return;
+    if (job_seen_read(run->e, run->stack.uid, &job, &unread) != 0) strv_add(&plan->notes, unread.msg);
+    if (job.id[0] == '\0' || strcmp(job.state, "running") != 0) return;
+    job_seen_text(&job, run->stack.name, &text);
+    strv_add(&plan->notes, text.s);
+}
+
 static void add_notes(struct plan *plan, const struct provider_ops *ops) {
     if (ops->note != NULL) strv_add(&plan->notes, ops->note);
     if (!ops->unique_claim)
@@ -448,6 +461,7 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
     plan.ends = xstrdup(offer_ends_name(ends != ENDS_BY_PROVIDER ? ends : ops->ends));
     add_notes(&plan, ops);
     add_egress_note(&plan);
+    add_job_note(run, &plan);
     cost_notes(run, &plan.notes);
     char note[CLAIM_NOTE];
     if (claim_launch_unknown(run, note, sizeof note)) strv_add(&plan.notes, note);

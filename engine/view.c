@@ -5,6 +5,7 @@
 #include "engine/view.h"
 
 #include "engine/drift.h"
+#include "engine/job/job_seen.h"
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
@@ -165,9 +166,13 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     v->clock_skew_s = run_cloud_s(run, run->stack.provider) - clock_wall_s();
     add_price(run, v);
     if (r == 0 && !v->remembered) r = drift_find(run, &v->drift, err);
+    struct gp_error unread = {0};
+    if (job_seen_read(run->e, run->stack.uid, &v->job, &unread) != 0) strv_add(&v->notes, unread.msg);
     deadline_notes(run, &v->notes);
     char *near = cost_near_limit(run);
     if (near != NULL && !run->recalled) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "cost", "%s", near);
     if (near != NULL) strv_take(&v->notes, near);
     return r;
 }
+
+void engine_job_text(const struct stack_view *v, struct str *out) { job_seen_text(&v->job, v->stack.name, out); }

@@ -145,6 +145,9 @@ void show_stack(const struct stack_view *v, FILE *to) {
     if (v->stack.expires_s > 0 && !gone && v->stack.expires_s <= now_s)
         str_addf(&line, ": 'gpuprov down %s' destroys what is left", v->stack.name);
     fprintf(to, "%s\n", line.s);
+    GP_AUTO_STR struct str job = {0};
+    if (v->job.id[0] != '\0' && !gone) engine_job_text(v, &job);
+    if (job.len > 0) fprintf(to, "%s\n", job.s);
     drift_show(&v->drift, to);
     for (size_t i = 0; i < v->notes.n; i++) fprintf(to, "note: %s\n", v->notes.v[i]);
     for (size_t i = 0; i < v->unknown.list.len; i++) {
@@ -278,6 +281,13 @@ static json_t *intents_json(const struct intent_list *l) {
     return list;
 }
 
+static json_t *job_seen_json(const struct job_seen *s) {
+    if (s->id[0] == '\0') return json_null();
+    return json_pack("{s:s, s:s, s:o, s:o, s:i, s:b, s:o, s:s}", "id", s->id, "state", s->state, "started",
+                     time_json(s->started_s), "seen", time_json(s->seen_s), "nodes", s->nodes, "fetched",
+                     (int)s->fetched, "why", text_json(s->why), "from", "this machine");
+}
+
 json_t *stack_view_json(const struct stack_view *v) {
     const struct stack *s = &v->stack;
     json_t *nodes = json_array();
@@ -296,6 +306,7 @@ json_t *stack_view_json(const struct stack_view *v) {
     json_object_set_new(j, "unknown", intents_json(&v->unknown));
     json_object_set_new(j, "unreadable", resources_json(&v->unreadable));
     json_object_set_new(j, "looked", looked_json(&v->looked));
+    json_object_set_new(j, "job", job_seen_json(&v->job));
     json_object_set_new(j, "drift", plan_changes_json(&v->drift));
     json_object_set_new(j, "remembered", json_boolean(v->remembered));
     json_t *notes = json_array();

@@ -252,6 +252,7 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
     if (w != NULL) keep_result(w, err);
     job_mark_collected(&s->all, s->ret->id);
     job_bucket_done(s);
+    job_session_seen(s, true);
     if (r == 0) job_session_say_success(s);
     return r;
 }

@@ -6,6 +6,7 @@
 
 #include "engine/job/job_bucket.h"
 #include "engine/job/job_files.h"
+#include "engine/job/job_seen.h"
 #include "engine/run/lock.h"
 #include "engine/run/run_event.h"
 #include "engine/run/stack_dir.h"
@@ -142,6 +143,7 @@ int job_session_begin(struct job_session *s, struct gp_error *err) {
     if (r == 0 && !s->ret->attached) r = job_bucket_bring(s, err);
     if (r == 0 && !s->ret->attached) r = job_files_send(&s->all, &s->def.spec->job, err);
     if (r == 0) r = job_begin(&s->all, &s->def, s->ret->id, err);
+    if (r == 0) job_session_seen(s, false);
     if (r == 0)
         run_event(run, -1, NODE_READY, EVENT_START, "job", "job %s runs on %d node%s", s->ret->id,
                   s->def.rank0 ? 1 : (int)s->all.len, s->def.rank0 || s->all.len == 1 ? "" : "s");
@@ -187,6 +189,7 @@ int job_session_follow(struct job_session *s, bool drive, struct gp_error *err) 
     job_backup_stop(backup);
     if (s->opts->stage != NULL) s->opts->stage(s->opts->ctx, JOB_STAGE_END);
     s->ret->running = r == -GP_ECANCELLED;
+    job_session_seen(s, false);
     return r;
 }
 
@@ -204,6 +207,7 @@ void job_session_stop(struct job_session *s, const char *reason) {
     (void)follow(s, false, STOPPED_AWAY_MS, &ignored);
     s->opts = usual;
     s->ret->running = false;
+    job_session_seen(s, false);
 }
 
 int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err) {
@@ -237,6 +241,34 @@ int job_session_verdict(const struct job_session *s, struct gp_error *err) {
     const struct job_rank_end *e = &o->ranks[o->failed];
     return gp_fail(err, GP_EJOB, "%s/%d: the job failed: %s%s", s->run->stack.name, o->failed, e->lost ? "lost: " : "",
                    e->why);
+}
+
+static int64_t started_s(const struct job_session *s) {
+    int64_t first = 0;
+    for (size_t i = 0; i < s->all.len; i++) {
+        const struct job_state *st = &s->all.items[i].state;
+        if (strcmp(st->id, s->ret->id) != 0 || st->started_s == 0) continue;
+        first = first == 0 ? st->started_s : GP_MIN(first, st->started_s);
+    }
+    return first != 0 ? first : clock_wall_s();
+}
+
+void job_session_seen(const struct job_session *s, bool fetched) {
+    const struct job_outcome *o = &s->ret->outcome;
+    struct gp_error why = {0};
+    struct job_seen seen = {.started_s = started_s(s), .fetched = fetched};
+    const char *state = "running";
+    if (s->run == NULL || s->run->stack.uid == NULL || s->ret->id[0] == '\0') return;
+    if (s->ret->stopped) state = "stopped";
+    else if (o->len > 0 && o->failed >= 0) state = o->ranks[o->failed].lost ? "lost" : "failed";
+    else if (o->len > 0 && !s->ret->running) state = "succeeded";
+    str_put(seen.id, sizeof seen.id, s->ret->id);
+    str_put(seen.state, sizeof seen.state, state);
+    if (o->len > 0 && o->failed >= 0) str_put(seen.why, sizeof seen.why, o->ranks[o->failed].why);
+    for (size_t i = 0; i < s->all.len; i++) seen.nodes += s->all.items[i].used;
+    seen.nodes = GP_MAX(seen.nodes, 1);
+    if (job_seen_write(s->e, s->run->stack.uid, &seen, &why) != 0)
+        run_event(s->run, -1, NODE_READY, EVENT_WARN, "job", "'gpuprov status' does not know this job: %s", why.msg);
 }
 
 void job_session_say_success(const struct job_session *s) {

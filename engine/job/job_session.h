@@ -49,6 +49,8 @@ int job_session_whole(const struct job_session *s, size_t from, struct gp_error 
 /* The outcome as an error: 0, -GP_EJOB. */
 int job_session_verdict(const struct job_session *s, struct gp_error *err);
 
+/* Keeps what is known of the job now, for `status` and `plan`. fetched: its files are here, or it has none. */
+void job_session_seen(const struct job_session *s, bool fetched);
 /* An event about the end of a job without failure. */
 void job_session_say_success(const struct job_session *s);
 /* Sets err to what Ctrl-C has ended, for a verb that leaves the job running; for exec, which has stopped it. */

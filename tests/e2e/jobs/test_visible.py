@@ -198,3 +198,38 @@ def test_a_run_that_fails_before_its_job_promises_no_nodes(gpuprov, spec):
     up = gpuprov("up", path, code=None)
     assert "2 nodes of 'vis' exist: 'gpuprov up' continues, 'gpuprov down vis' destroys them" in up.err
     gpuprov("down", "vis")
+
+
+def seen_job(stack):
+    return stack.json("status", "vis")["stacks"][0]["job"]
+
+
+def test_status_and_plan_name_the_job(stack):
+    id_ = stack("exec", "-d", "--json", "vis", "--", "sleep 301").json["job"]["id"]
+    job = seen_job(stack)
+    assert (job["id"], job["state"], job["nodes"], job["fetched"], job["from"]) == (id_, "running", 2, False, "this machine")
+    line = f"job {id_} runs on 2 nodes (started {job['started']}; as this machine saw it at {job['seen']}): " \
+           "'gpuprov attach vis' follows it, 'gpuprov cancel vis' ends it"
+    assert line in stack("status", "vis").out.splitlines()
+    assert line in stack("status", "--offline", "vis").out.splitlines()
+    assert f"note: {line}" in stack("plan", stack.spec).out
+    assert line in stack("up", stack.spec).out.splitlines()
+    stack("cancel", "vis")
+    assert seen_job(stack)["state"] == "stopped"
+    assert "runs on" not in stack("plan", stack.spec).out
+    failed = stack("exec", "--json", "vis", "--", "exit 4", code=9).json["job"]
+    job = seen_job(stack)
+    assert (job["id"], job["state"], job["why"]) == (failed["id"], "failed", "exited with code 4")
+    done = stack("exec", "--json", "vis", "--", "mkdir -p out; true # status").json["job"]
+    job = seen_job(stack)
+    assert (job["id"], job["state"], job["fetched"]) == (done["id"], "succeeded", True)
+    assert f"job {done['id']} has succeeded, its files were fetched (started" in stack("status", "vis").out
+
+
+def test_a_damaged_record_of_the_job_is_named(stack):
+    stack("exec", "vis", "--", "mkdir -p out; true # damaged")
+    [path] = stack.state.glob("stacks/*/job_seen.json")
+    path.write_text(path.read_text().replace('"succeeded"', '"fine"'))
+    status = stack.json("status", "vis")["stacks"][0]
+    assert status["job"] is None
+    assert any("job_seen.json" in note and "no sound 'state'" in note for note in status["notes"])
