@@ -68,11 +68,14 @@ static int get_nodes(struct whole *w, struct gp_error *err) {
 
 /* --- a job that is there already --- */
 
-/* Destroying the nodes would destroy the results. Their deadline still holds. */
-static void say_left(struct whole *w) {
+/* Destroying the nodes would destroy the results. Their deadline still holds. never: the error says which of them
+ * cannot be copied, and what to do. */
+static void say_left(struct whole *w, bool never) {
     GP_AUTO_FREE char *text =
-        xasprintf("the nodes stay until their deadline, because they have outputs that are not here: the same 'gpuprov "
-                  "run' fetches them, 'gpuprov down %s' destroys them",
+        xasprintf("the nodes stay until their deadline, because they have outputs that %s, 'gpuprov down %s' destroys "
+                  "them",
+                  never ? "cannot be copied as they are: when none is left there, the same 'gpuprov run' goes on"
+                        : "are not here: the same 'gpuprov run' fetches them",
                   w->spec->name);
     say(&w->s, EVENT_FAIL, text);
     w->ours = false;
@@ -118,7 +121,7 @@ static int settle(struct whole *w, struct gp_error *err) {
     if (s->found.running) job_session_stop(s, "it was not started on every node");
     int r = job_session_fetch(s, &left, &why);
     if (left) {
-        say_left(w);
+        say_left(w, false);
         if (err != NULL) *err = why;
         return r;
     }
@@ -290,6 +293,7 @@ static int drive_all(struct whole *w, struct gp_error *err) {
     for (;;) {
         bool left = false;
         w->uid[0] = '\0';
+        size_t from = w->s.ret->fetched.len;
         const struct job_opts *usual = w->s.opts;
         struct job_opts quiet = *usual;
         quiet.text = NULL;
@@ -297,7 +301,7 @@ static int drive_all(struct whole *w, struct gp_error *err) {
         int r = drive(&w->s, w, &left, err);
         w->s.opts = usual;
         w->seen = false;
-        if (left) say_left(w);
+        if (left) say_left(w, r == -GP_EIO && job_session_whole(&w->s, from, NULL) != 0);
         if (r != 0 || w->uid[0] == '\0') return r;
         w->ended = false;
         r = begin_anew(w, err);

@@ -15,6 +15,8 @@
 #include "engine/stack/reconcile.h"
 
 #define CONNECT_MS 30000
+#include <ctype.h>
+
 #define STOPPED_AWAY_MS 20000 /* a node that does not answer after a stop is not waited for */
 
 void job_result_clear(struct job_result *r) {
@@ -223,16 +225,49 @@ int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *er
 
 int job_session_whole(const struct job_session *s, size_t from, struct gp_error *err) {
     uint64_t n = 0;
-    const char *first = "";
+    const struct job_fetched *first = NULL;
     for (size_t i = from; i < s->ret->fetched.len; i++) {
         const struct job_fetched *f = &s->ret->fetched.items[i];
-        if (first[0] == '\0' && f->notes.n > 0) first = f->notes.v[0];
+static bool is_plain(const char *path) {
+    for (const char *c = path; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && strchr("._/-+", *c) == NULL) return false;
+    return true;
+}
+
+/* What to do about a file that cannot be copied. Its note comes from the node, as "'PATH': WHY": commands are written
+ * out only for a path that a shell takes as it is. */
+static void left_out_advice(const char *node, const struct job_fetched *f, struct str *to) {
+    const char *note = f->notes.n > 0 ? f->notes.v[0] : "", *end = strstr(note, "': ");
+    GP_AUTO_FREE char *name =
+        note[0] == '\'' && end != NULL ? xstrndup(note + 1, (size_t)(end - note - 1)) : xstrdup("");
+    if (name[0] != '\0' && strlen(name) + strlen(f->path) < 80 && is_plain(name) && is_plain(f->path))
+        str_addf(to, "remove it ('gpuprov ssh %s -- rm %s/%s'), or copy it before ('gpuprov cp %s:%s/%s .')", node,
+                 f->path, name, node, f->path, name);
+    else str_addf(to, "remove it ('gpuprov ssh %s'), or copy it before ('gpuprov cp')", node);
+}
+
+        if (first == NULL && f->left_out > 0) first = f;
         n += f->left_out;
     }
-    if (n == 0) return 0;
-    return gp_fail(err, GP_EIO,
-                   "'%s': the job succeeded, but its outputs are incomplete: %llu file%s not fetched, first %.250s",
-                   s->run->stack.name, (unsigned long long)n, n == 1 ? " was" : "s were", first);
+    if (first == NULL) return 0;
+    GP_AUTO_FREE char *node = xasprintf("%s/%d", s->run->stack.name, first->rank);
+    GP_AUTO_STR struct str advice = {0};
+    left_out_advice(node, first, &advice);
+    return gp_fail(
+        err, GP_EIO,
+        "'%s': the job succeeded, but its outputs are incomplete: %llu file%s not fetched, first in %.100s of "
+        "%s: %.200s; %s",
+        s->run->stack.name, (unsigned long long)n, n == 1 ? " was" : "s were", first->path, node,
+        first->notes.n > 0 ? first->notes.v[0] : "a file", advice.s);
+}
+
+static bool ended_by_deadline(const struct job_session *s) {
+    const struct job_outcome *o = &s->ret->outcome;
+    const struct run *run = s->run;
+    if (o->failed < 0) return false;
+    const struct job_rank_end *e = &o->ranks[o->failed];
+    bool over = e->gone && run->stack.expires_s > 0 && run_cloud_s(run, run->stack.provider) >= run->stack.expires_s;
+    return over || (o->deadline && (e->lost || strcmp(e->state.reason, "stopped") == 0));
 }
 
 int job_session_verdict(const struct job_session *s, struct gp_error *err) {

@@ -169,7 +169,11 @@ def test_outputs_that_are_left_out_keep_the_nodes(gpuprov, job, tmp_path):
     assert r["job"]["state"] == "succeeded" and r["destroyed"] is None
     [fetched] = r["job"]["fetched"]
     assert fetched["left_out"] == 2 and len(fetched["notes"]) == 2 and fetched["error"] is None
-    assert "outputs are incomplete: 2 files were not fetched" in r["error"]["message"]
+    said = r["error"]["message"]
+    assert "outputs are incomplete: 2 files were not fetched, first in .gpuprov/work/out of train/0: " in said
+    assert "'gpuprov ssh train/0 -- rm .gpuprov/work/out/" in said and "the same 'gpuprov run' fetches" not in result.err
+    gpuprov("cp", "train/0:.gpuprov/work/out/link", tmp_path / "copied")  # what the advice says
+    assert (tmp_path / "copied").read_text() == open("/etc/passwd").read()
     assert (tmp_path / "results/a").read_text() == "x\n" and not (tmp_path / "results/link").is_symlink()
     assert stacks(gpuprov)[0]["phase"] == "ready"
     gpuprov("ssh", "train/0", "--", "rm .gpuprov/work/out/link .gpuprov/work/out/pipe")
