@@ -205,7 +205,7 @@ static const struct spec_field checkpoint_fields[] = {
      .pattern_doc = NODE_PATH_DOC, .check = check_node_path, .effect = SPEC_LATER},
     {.name = "to", .type = SPEC_TEXT, .offset = offsetof(struct spec_job_checkpoint, to), .required = true,
      .doc = "a folder of this machine, relative to the spec, or a bucket: s3:// or gs://BUCKET/PREFIX; what it has is "
-            "sent to the nodes before the job starts",
+            "sent to nodes that have none, before the job starts",
      .example = "./checkpoints", .basename_in_hash = true, .effect = SPEC_LATER},
     {.name = "every", .type = SPEC_DURATION, .offset = offsetof(struct spec_job_checkpoint, every_ms),
      .def_doc = "10m", .doc = "how often it is fetched while the job runs", .example = "5m", .min = 1000,

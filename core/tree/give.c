@@ -81,8 +81,11 @@ static int open_root(struct giver *g, struct gp_error *err) {
     if (fd < 0) return gp_fail_errno(err, GP_EUSAGE, errno, "could not read '%s'", g->root);
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         place_init(&g->place, fd);
-        struct walk_req req = {
-            .place = &g->place, .ignore = g->opts.ignore, .beat = g->opts.beat, .cancel = g->opts.cancel};
+        struct walk_req req = {.place = &g->place,
+                               .ignore = g->opts.ignore,
+                               .omit = g->opts.omit,
+                               .beat = g->opts.beat,
+                               .cancel = g->opts.cancel};
         int r = tree_walk(&req, &g->list, err);
         return r == 0 || r == -GP_ECANCELLED ? r : gp_wrap(err, "'%s'", g->root);
     }

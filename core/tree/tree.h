@@ -39,8 +39,11 @@ struct tree_sums *tree_sums_new(void);
 void tree_sums_free(struct tree_sums *s);
 
 struct tree_give_opts {
-    const char *root;       /* folder or file */
-    bool ignore;            /* apply ignore files (ignore.h), and leave out .git */
+    const char *root; /* folder or file */
+    bool ignore;      /* apply ignore files (ignore.h), and leave out .git */
+    /* Folders below root that are not given, as if an ignore file of their parent named them: paths of this machine,
+     * which may lead there through links or "..". NULL: none. Outlives the side. */
+    const struct strv *omit;
     struct tree_sums *sums; /* or NULL; outlives the side */
     struct tree_beat beat;
     const struct gp_cancel *cancel;

@@ -14,10 +14,15 @@
 #define NOTES_MAX 20
 #define LOCK_BYTES 64
 
+struct folder_id {
+    dev_t dev;
+    ino_t ino;
+};
 struct walk {
     const struct walk_req *req;
     struct tree_list *list;
     struct ignore_rules rules;
+    VEC_OF(struct folder_id) omit;
     int64_t now_s;
     int r;
     struct gp_error *err;
@@ -130,6 +135,34 @@ static bool is_lock(const char *name, const struct stat *st) {
     return str_ends(name, "lock") && S_ISREG(st->st_mode) && st->st_size <= LOCK_BYTES;
 }
 
+/* --- folders that are left out --- */
+
+static void find_omitted(struct walk *w) {
+    const struct strv *omit = w->req->omit;
+    struct stat st;
+    for (size_t i = 0; omit != NULL && i < omit->n; i++) {
+        if (stat(omit->v[i], &st) != 0 || !S_ISDIR(st.st_mode)) continue; /* then there is nothing to leave out */
+        struct folder_id id = {.dev = st.st_dev, .ino = st.st_ino};
+        vec_push(&w->omit, id);
+    }
+}
+
+/* If so, a rule keeps it on a side that removes what is not in the list. */
+static bool is_omitted(struct walk *w, const struct stat *st, const char *path, const char *name) {
+    bool in = false;
+    for (size_t i = 0; i < w->omit.len && S_ISDIR(st->st_mode); i++)
+        in = in || (w->omit.items[i].dev == st->st_dev && w->omit.items[i].ino == st->st_ino);
+    if (!in || strchr(name, '\n') != NULL) return in; /* such a name cannot be in a rule */
+    GP_AUTO_STR struct str rule = {0};
+    str_add(&rule, "/");
+    for (const char *c = name; *c != '\0'; c++)
+        str_addf(&rule, "%s%c", strchr("\\*?[ \t\r", *c) != NULL ? "\\" : "", *c);
+    str_add(&rule, "/\n");
+    struct ignore_rule file = {.dir = xstrdup(path), .pattern = str_steal(&rule)};
+    vec_push(&w->list->rules, file);
+    return true;
+}
+
 static void walk_dir(struct walk *w, const char *path);
 
 static void walk_name(struct walk *w, int dir, const char *path, const char *name) {
@@ -143,6 +176,7 @@ static void walk_name(struct walk *w, int dir, const char *path, const char *nam
             left_out(w, full, strerror_r(errno, text, sizeof text)); /* else it was removed meanwhile */
         return;
     }
+    if (is_omitted(w, &st, path, name)) return;
     if (w->req->ignore && ignore_match(&w->rules, full, S_ISDIR(st.st_mode))) return;
     if (str_starts(name, TREE_PART)) {
         if (!is_lock(name, &st)) left_out(w, full, "its name is that of a file whose copy was interrupted");
@@ -204,7 +238,9 @@ static void walk_dir(struct walk *w, const char *path) {
 int tree_walk(const struct walk_req *req, struct tree_list *ret, struct gp_error *err) {
     struct walk w = {.req = req, .list = ret, .err = err};
     if (req->ignore) ignore_add(&w.rules, "", ".git\n", 5);
+    find_omitted(&w);
     walk_dir(&w, "");
     ignore_clear(&w.rules);
+    vec_free(&w.omit);
     return w.r;
 }

@@ -19,7 +19,8 @@ struct tree_list {
 void tree_list_clear(struct tree_list *l);
 struct walk_req {
     struct tree_place *place;
-    bool ignore; /* apply ignore files, and leave out .git */
+    bool ignore;             /* apply ignore files, and leave out .git */
+    const struct strv *omit; /* tree_give_opts */
     struct tree_beat beat;
     const struct gp_cancel *cancel;
 };

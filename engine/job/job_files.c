@@ -5,6 +5,7 @@
 #include "engine/job/job_files.h"
 
 #include "engine/job/job_bucket.h"
+#include "engine/job/job_checkpoint.h"
 #include "engine/job/job_follow.h"
 
 #include "base/fs.h"
@@ -38,7 +39,10 @@ struct one {
     const struct run *run;
     int rank;
     bool up, ignore;
-    bool skip; /* of a batch that is repeated: this one is done */
+    const struct strv *omit;
+    bool checkpoint; /* sent to a node that has none, and only if it is here */
+    bool kept;       /* the node has one of its own */
+    bool skip;       /* of a batch that is repeated: this one is done */
     char *there, *here;
     char *shown; /* where it goes, as the spec has it */
     struct tree_stats stats;
@@ -86,11 +90,20 @@ static void transfer(void *ctx, size_t i) {
     o->link->sink = &o->run->e->sink; /* else a node that hangs is not named */
     o->rc = node_link_ensure(o->link, &o->err);
     if (o->rc != 0) return;
-    struct tree_up_req up = {.from = o->here, .to = o->there, .ignore = o->ignore};
+    bool some = !o->checkpoint || fs_exists(o->here);
+    const char *uid = o->run->stack.uid;
+    if (o->checkpoint) {
+        bool none = false;
+        o->rc = job_checkpoint_claim(o->link, uid, o->there, some, &none, &o->err);
+        o->kept = some && o->rc == 0 && !none;
+        if (o->rc != 0 || !some || o->kept) return;
+    }
+    struct tree_up_req up = {.from = o->here, .to = o->there, .ignore = o->ignore, .omit = o->omit};
     struct tree_down_req down = {.from = o->there, .to = o->here, .durable = true};
     up.progress = down.progress = tell_progress;
     up.ctx = down.ctx = o;
     o->rc = o->up ? tree_up(o->link, &up, &o->stats, &o->err) : tree_down(o->link, &down, &o->stats, &o->err);
+    if (o->rc == 0 && o->checkpoint) o->rc = job_checkpoint_sent(o->link, uid, o->there, &o->err);
 }
 
 /* Transfers of one node must not be in one batch. */
@@ -121,17 +134,34 @@ static void say_done(const struct one *o, const char *what) {
 
 /* --- to the nodes --- */
 
-static int send(struct job_nodes *all, const char *from, bool ranked, const char *to, bool ignore, const char *what,
+/* Where results come to, here. They are not sent with the working folder: each job would give them back, one level
+ * deeper. */
+static void add_places(struct strv *list, const char *to, size_t ranks) {
+    if (bucket_url_is(to)) return;
+    strv_add(list, to);
+    for (size_t i = 0; i < ranks; i++) strv_take(list, job_files_place(to, (int)i, true));
+}
+
+static void find_places(const struct spec_job *job, size_t ranks, struct strv *ret) {
+    for (size_t i = 0; i < job->outputs.len; i++) add_places(ret, job->outputs.items[i].to, ranks);
+    if (job->checkpoint.path != NULL) add_places(ret, job->checkpoint.to, ranks);
+}
+
+/* A checkpoint has a folder for each rank, no rules apply, and omit is NULL. */
+static int send(struct job_nodes *all, const char *from, bool checkpoint, const char *to, const struct strv *omit,
                 struct gp_error *err) {
     GP_CLEANUP(batch_clear) struct batch b = {0};
+    size_t kept = 0;
     int r = 0;
     for (size_t i = 0; i < all->len; i++) {
         struct job_node *j = &all->items[i];
         if (!j->used) continue;
-        struct one o = {.link = &j->n->link, .run = all->run, .rank = (int)i, .up = true, .ignore = ignore};
-        o.here = ranked ? job_files_place(from, (int)i, several(all)) : xstrdup(from);
+        struct one o = {.link = &j->n->link, .run = all->run, .rank = (int)i, .up = true, .checkpoint = checkpoint};
+        o.ignore = omit != NULL;
+        o.omit = omit;
+        o.here = checkpoint ? job_files_place(from, (int)i, several(all)) : xstrdup(from);
         o.there = xstrdup(to);
-        if (fs_exists(o.here)) {
+        if (checkpoint || fs_exists(o.here)) {
             vec_push(&b.list, o);
         } else {
             free(o.here);
@@ -142,21 +172,28 @@ static int send(struct job_nodes *all, const char *from, bool ranked, const char
     batch_run(&b);
     for (size_t i = 0; i < b.list.len; i++) {
         const struct one *o = &b.list.items[i];
-        if (o->rc == 0) say_done(o, what);
+        if (o->rc == 0) say_done(o, checkpoint ? "checkpoint" : "working folder");
+        kept += o->kept;
         if (o->rc == 0 || r != 0) continue;
         r = o->rc;
         if (err != NULL) *err = o->err;
     }
+    if (kept > 0)
+        run_event(all->run, -1, NODE_READY, EVENT_INFO, "files",
+                  "checkpoint: %zu node%s its own, and the copy that is here is not sent there", kept,
+                  kept == 1 ? " keeps" : "s keep");
     return r;
 }
 
 int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_error *err) {
     const struct spec_job_checkpoint *c = &job->checkpoint;
-    int r = job->workdir != NULL ? send(all, job->workdir, false, JOB_CWD, true, "working folder", err) : 0;
+    GP_AUTO_STRV struct strv places = {0};
+    find_places(job, several(all) ? all->len : 0, &places);
+    int r = job->workdir != NULL ? send(all, job->workdir, false, JOB_CWD, &places, err) : 0;
     if (r != 0 || c->path == NULL) return r;
     GP_AUTO_FREE char *there = node_path(c->path);
     GP_AUTO_FREE char *here = job_bucket_folder(all->run->e, all->run->stack.name, c->to);
-    return send(all, here, true, there, false, "checkpoint", err);
+    return send(all, here, true, there, NULL, err);
 }
 
 /* --- from the nodes --- */

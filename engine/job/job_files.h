@@ -8,7 +8,8 @@
 
 /* Where the files of a rank are here: below `to` each has a folder if several nodes run the job. Caller frees. */
 char *job_files_place(const char *to, int rank, bool more);
-/* Sends job.workdir, and the checkpoint of an earlier run, to the nodes that run the job. The first failure is err. */
+/* Sends job.workdir, without the folders that results come to, to the nodes that run the job, and the checkpoint of an
+ * earlier run to those that have none. The first failure is err. */
 int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_error *err);
 /* Fetches the outputs and the checkpoint from the nodes that can be reached, and appends what was done to `ret`. A path
  * that a node does not have is no error. A node that is away is tried again for JOB_AWAY_MS, unless its provider has

@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "engine/job/job_bucket.h"
+#include "engine/job/job_earlier.h"
 #include "engine/job/job_end.h"
 #include "engine/job/job_fault.h"
 #include "engine/job/job_recover.h"
@@ -292,8 +293,8 @@ static int begin_anew(struct whole *w, struct gp_error *err) {
 static int drive_all(struct whole *w, struct gp_error *err) {
     for (;;) {
         bool left = false;
-        w->uid[0] = '\0';
         size_t from = w->s.ret->fetched.len;
+        w->uid[0] = '\0';
         const struct job_opts *usual = w->s.opts;
         struct job_opts quiet = *usual;
         quiet.text = NULL;
@@ -399,6 +400,9 @@ static int run_job(struct whole *w, struct gp_error *err) {
     if (r == 0 && !found) r = job_bucket_bring(s, err);
     if (r == 0 && !found) r = get_nodes(w, err);
     if (r == 0 && !found) r = job_session_open(s, NULL, w->spec, true, err);
+    bool left = false;
+    if (r == 0 && !found) r = job_earlier_fetch(s, &left, err);
+    if (left) say_left(w, false);
     if (r == 0) r = job_session_begin(s, err);
     if (r == -GP_EBUSY) w->ours = false; /* another machine was faster */
     if (r != 0) return r;
@@ -526,11 +530,14 @@ static int exec_job(struct job_session *s, const char *name, const struct spec *
     if (s->guard == NULL)
         return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
                        s->run->stack.name);
-    if (s->found.id[0] == '\0') r = job_bucket_check(s, err);
+    bool left = false;
+    bool new = s->found.id[0] == '\0';
+    if (new) r = job_bucket_check(s, err);
+    if (r == 0 && new) r = job_bucket_bring(s, err);
+    if (r == 0 && new) r = job_earlier_fetch(s, &left, err);
     if (r == 0) r = job_session_begin(s, err);
     run_unlock(s->run);
     if (r != 0) return r;
-    bool left = false;
     if (!s->opts->detach) {
         r = drive(s, NULL, &left, err);
         job_recover_note(s);

@@ -217,7 +217,7 @@ static int run_all(struct fan *f, struct gp_error *err) {
 int tree_up_many(struct tree_many *nodes, size_t n, const struct tree_up_req *req, const struct gp_cancel *cancel,
                  struct gp_error *err) {
     struct fan f = {.req = req, .cancel = cancel, .n = n, .unfinished = n, .done = {.efd = -1}};
-    const struct tree_give_opts give = {.root = req->from, .ignore = req->ignore, .cancel = cancel};
+    const struct tree_give_opts give = {.root = req->from, .ignore = req->ignore, .omit = req->omit, .cancel = cancel};
     int r = n == 0 ? 0 : tree_list_bytes(&give, &f.list, &f.list_n, &f.folder, err);
     if (r == 0) r = fs_random(f.token, sizeof f.token, err);
     if (r == 0) r = fs_random(&f.id, sizeof f.id, err);

@@ -182,7 +182,8 @@ static int transfer(struct transfer *t, make_side *make, const void *of, struct 
 
 static struct tree_side *make_giver(const void *of, uint64_t id GP_UNUSED, const struct gp_cancel *cancel) {
     const struct tree_up_req *req = of;
-    const struct tree_give_opts opts = {.root = req->from, .ignore = req->ignore, .sums = req->sums, .cancel = cancel};
+    const struct tree_give_opts opts = {
+        .root = req->from, .ignore = req->ignore, .omit = req->omit, .sums = req->sums, .cancel = cancel};
     return tree_giver(&opts);
 }
 

@@ -23,10 +23,11 @@ struct tree_up_req {
     const char *to;   /* on the node: absolute, or relative to the home folder; made with its parents. Of a file: its
                          path, or a folder that exists (or ends in '/'), in which it keeps its name */
     bool ignore;      /* rules of .gpuprovignore files (gitignore syntax) apply, and .git folders stay here */
-    bool mirror;      /* remove what only the node has below `to`, but not what the rules ignore */
-    bool by_hash;     /* compare hashes of files with equal size and time of change too */
-    struct tree_sums *sums; /* of `from`, shared by copies to several nodes, so that it is read once; NULL */
-    int64_t deadline_ms;    /* monotonic; 0: none */
+    const struct strv *omit; /* folders of this machine below `from` that stay here, whatever the rules are; NULL */
+    bool mirror;             /* remove what only the node has below `to`, but not what the rules ignore, and omit */
+    bool by_hash;            /* compare hashes of files with equal size and time of change too */
+    struct tree_sums *sums;  /* of `from`, shared by copies to several nodes, so that it is read once; NULL */
+    int64_t deadline_ms;     /* monotonic; 0: none */
     /* Called now and then with the state so far, in the calling thread; NULL: not. */
     void (*progress)(void *ctx, const struct tree_stats *so_far);
     void *ctx;

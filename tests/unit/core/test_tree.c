@@ -112,6 +112,39 @@ static void copies_in_pieces_of_any_size(void **state) {
     }
 }
 
+/* Named through a link and through "..", and kept by a side that removes what is not in the list. */
+static void folders_that_are_left_out(void **state) {
+    (void)state;
+    static const char *const odd = "o*t \\[x] ";
+    GP_AUTO_FREE char *src = path_of("s"), *dst = path_of("t"), *link = path_of("link");
+    GP_AUTO_FREE char *in = xasprintf("s/a/%s", odd), *there_too = xasprintf("t/a/%s", odd);
+    GP_AUTO_FREE char *old = xasprintf("%s/old", there_too), *new = xasprintf("%s/new", in);
+    GP_AUTO_FREE char *new_there = xasprintf("%s/new", there_too);
+    GP_AUTO_STRV struct strv omit = {0};
+    struct tree_stats stats = {0};
+    struct gp_error err = {0};
+    make_dir(in);
+    make_dir("s/b/deep");
+    make_dir(there_too);
+    make_dir("t/gone");
+    put(new, "new");
+    put("s/b/deep/x", "x");
+    put("s/b/.gpuprovignore", "!deep\n");
+    put("s/a/file", "file");
+    put(old, "old");
+    put("t/gone/file", "file");
+    assert_int_equal(symlink(src, link), 0);
+    strv_take(&omit, xasprintf("%s/a/%s", link, odd));
+    strv_take(&omit, xasprintf("%s/a/../b/deep", src));
+    strv_take(&omit, xasprintf("%s/missing", src));
+    const struct tree_give_opts give = {.root = src, .ignore = true, .omit = &omit};
+    const struct tree_take_opts take = {.root = dst, .mirror = true};
+    if (copy_with(&give, &take, 4096, &stats, &err) != 0) fail_msg("%s", err.msg);
+    assert_true(there("t/a/file") && there("t/b/.gpuprovignore") && there(old));
+    assert_false(there(new_there) || there("t/b/deep") || there("t/gone"));
+    assert_int_equal(stats.files, 2);
+}
+
 /* --- a taker that hears lies --- */
 
 struct liar {
@@ -521,6 +554,7 @@ static void hashes_of_parts_and_holes(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(copies_in_pieces_of_any_size),
+                                       TEST(folders_that_are_left_out),
                                        TEST(paths_that_lead_out_are_refused),
                                        TEST(nothing_is_written_through_a_link),
                                        TEST(links_that_lead_out_are_left_out),
