@@ -31,18 +31,22 @@ static int run(struct invocation *inv, struct gp_error *err) {
         validate_plan_clear(&plan);
         return gp_wrap(err, "%s", spec->path);
     }
+    GP_AUTO_FREE char *note = spec_job_too_long(&spec->job, spec->ttl_ms);
     size_t checks = plan.node_checks.len + plan.gang_checks.len;
     if (inv->common->json) {
         json_t *left = json_array();
         for (size_t i = 0; i < plan.left_out.n; i++) json_array_append_new(left, json_string(plan.left_out.v[i]));
-        json_t *j = json_pack("{s:b, s:s, s:i, s:s, s:i, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
-                              "hash", spec->hash, "checks", (int)checks, "left_out", left);
+        json_t *notes = json_array();
+        if (note != NULL) json_array_append_new(notes, json_string(note));
+        json_t *j = json_pack("{s:b, s:s, s:i, s:s, s:i, s:o, s:o}", "ok", 1, "name", spec->name, "nodes", spec->nodes,
+                              "hash", spec->hash, "checks", (int)checks, "left_out", left, "notes", notes);
         if (o->explain) json_object_set_new(j, "software", software_json(spec));
         print_json(j);
     } else {
         printf("%s: ok: stack '%s', %d node%s, %zu of %zu checks%s\n", spec->path, spec->name, spec->nodes,
                spec->nodes == 1 ? "" : "s", checks, check_count(),
                plan.left_out.n > 0 ? " (--json has the reasons for the others)" : "");
+        if (note != NULL) printf("note: %s\n", note);
         if (o->explain) software_show(spec, stdout);
     }
     validate_plan_clear(&plan);

@@ -473,6 +473,8 @@ int plan_make(struct run *run, const struct finding *found, struct plan *ret, st
     add_extras(found, &plan);
     price_plan(&plan, run, missing);
     add_estimate(&plan, run);
+    char *long_job = spec_job_too_long(&run->spec->job, plan.ttl_ms);
+    if (long_job != NULL) strv_take(&plan.notes, long_job);
     add_spec_changes(run, &plan);
     coverage_merge(&plan.looked, &run->look.covered);
     r = plan_describe(run, found, &plan, err);

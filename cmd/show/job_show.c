@@ -72,6 +72,7 @@ static const char *state_of(const struct job_result *res, int r) {
     if (res->id[0] == '\0') return "none";
     if (res->running) return "running";
     if (res->stopped) return "stopped";
+    if (res->deadline) return "deadline";
     if (res->outcome.failed >= 0) return "failed";
     return r == 0 || res->outcome.len > 0 ? "succeeded" : "unknown";
 }

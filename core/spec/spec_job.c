@@ -3,6 +3,7 @@
  * a user's spec is checked. Any thread. */
 #include "base/gp_base.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "spec/spec_internal.h"
 
@@ -20,6 +21,15 @@ bool spec_job_on_rank0(const struct spec_job *j) { return str_eq(j->on, "rank0")
 bool spec_job_replaces(const struct spec_job *j) { return str_eq(j->on_unhealthy, "replace"); }
 
 bool spec_job_ends_sick(const struct spec_job *j) { return str_eq(j->on_unhealthy, "stop") || spec_job_replaces(j); }
+
+char *spec_job_too_long(const struct spec_job *j, int64_t ttl_ms) {
+    char most[32], ttl[32];
+    if (ttl_ms <= 0 || j->max_duration_ms <= ttl_ms) return NULL;
+    duration_format(most, sizeof most, j->max_duration_ms);
+    duration_format(ttl, sizeof ttl, ttl_ms);
+    return xasprintf("job.max_duration, %s, is longer than limits.ttl, %s: the deadline ends the job before", most,
+                     ttl);
+}
 
 bool spec_job_reserved(const char *name) {
     static const char *const own[] = {"PATH", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", NULL};

@@ -53,6 +53,8 @@ struct spec_job {
 bool spec_job_on_rank0(const struct spec_job *j);  /* only node 0 runs it */
 bool spec_job_ends_sick(const struct spec_job *j); /* a fault of a node ends the job */
 bool spec_job_replaces(const struct spec_job *j);  /* and `run` launches another node */
+/* A note, if the job may not run as long as it is allowed to before the deadline; NULL: none. Caller frees. */
+char *spec_job_too_long(const struct spec_job *j, int64_t ttl_ms);
 /* Names that gpuprov sets itself, and so neither job.env nor a secret of a job has. */
 bool spec_job_reserved(const char *name);
 

@@ -77,11 +77,11 @@ json_t *job_end_json(const struct stack *stack, const struct job_result *job, co
     json_t *error = why->code == GP_OK
                         ? json_null()
                         : json_pack("{s:s, s:o}", "code", gp_code_name(why->code), "text", json_any_text(why->msg));
-    json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:i, s:o}", "id", job->id, "key", job->key,
-                          "attached", (int)job->attached, "stopped", (int)job->stopped, "failed",
-                          o->failed >= 0 ? json_integer(o->failed) : json_null(), "ranks", ranks_json(o), "fetched",
-                          fetched_json(job), "health", health_json(job), "recovered", job->recovered, "replaced",
-                          replaced_json(job));
+    json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:i, s:o}", "id", job->id, "key", job->key,
+                          "attached", (int)job->attached, "stopped", (int)job->stopped, "deadline", (int)job->deadline,
+                          "failed", o->failed >= 0 ? json_integer(o->failed) : json_null(), "ranks", ranks_json(o),
+                          "fetched", fetched_json(job), "health", health_json(job), "recovered", job->recovered,
+                          "replaced", replaced_json(job));
     return json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", VERSION, "stack", stack->name, "uid", stack->uid, "error",
                      error, "job", j);
 }
@@ -283,13 +283,14 @@ static bool take_replaced(struct reader *in, struct job_result *ret) {
 
 static bool take_job(const json_t *j, struct job_result *ret, struct gp_error *err) {
     struct reader in =
-        reader_of(j, "job.", "id key attached stopped failed ranks fetched health recovered replaced", err);
+        reader_of(j, "job.", "id key attached stopped deadline failed ranks fetched health recovered replaced", err);
     take_id(&in, "id", ret->id);
     const char *key = text(&in, "key");
     if (!in.bad && !form_spec_hash(key)) refuse(&in, "key", "is no hash");
     str_put(ret->key, sizeof ret->key, key);
     ret->attached = truth(&in, "attached");
     ret->stopped = truth(&in, "stopped");
+    ret->deadline = truth(&in, "deadline");
     ret->recovered = (int)number(&in, "recovered", 0, INT32_MAX);
     return !in.bad && take_outcome(&in, ret) && take_fetched(&in, ret) && take_health(&in, ret) &&
            take_replaced(&in, ret);

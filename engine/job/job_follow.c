@@ -288,10 +288,17 @@ static void rank_round(struct rank *k, const struct ssh_job *job) {
     if (++k->troubles >= TROUBLE_MAX) rank_lost(k, why);
 }
 
+/* The round that is running must not hide a mark of the deadline. */
+static int round_s(const struct follow *f) {
+    const struct job_deadline *d = f->req->deadline;
+    if (d == NULL || f->stopping) return ROUND_S;
+    return (int)GP_MIN((int64_t)ROUND_S, job_deadline_due_ms(d) / 1000 + 1);
+}
+
 static void job_words(const struct follow *f, const struct rank *k, struct str *to) {
     GP_AUTO_FREE char *words = f->req->silent ? xasprintf("job state %s", f->req->id)
                                               : xasprintf("job follow %s --from %lld --seconds %d", f->req->id,
-                                                          (long long)k->stream.offset, ROUND_S);
+                                                          (long long)k->stream.offset, round_s(f));
     job_command(to, words);
 }
 
@@ -332,16 +339,19 @@ static int round_of(struct follow *f, struct gp_error *err) {
 /* --- the loop --- */
 
 static int stop_others(struct follow *f, struct gp_error *err) {
-    const struct job_rank_end *e = &f->out->ranks[f->out->failed];
-    GP_AUTO_FREE char *reason = xasprintf("rank %d failed", f->out->failed);
+    GP_AUTO_FREE char *reason =
+        f->out->deadline ? xstrdup("the deadline of the stack is near") : xasprintf("rank %d failed", f->out->failed);
     bool first = !f->stopping;
     f->stopping = true;
     f->stop_again = false;
     if (first) f->stop_by_ms = clock_deadline(STOPPED_MS);
     if (count(f, RANK_FOLLOWED) + count(f, RANK_AWAY) == 0) return 0;
-    if (first)
+    if (first && f->out->deadline)
+        run_event(f->run, -1, NODE_READY, EVENT_WARN, "job",
+                  "the deadline is near: stopping the job, so that its files can be fetched before");
+    else if (first)
         run_event(f->run, -1, NODE_READY, EVENT_WARN, "job", "rank %d %s: stopping the other ranks", f->out->failed,
-                  e->why);
+                  f->out->ranks[f->out->failed].why);
     return job_stop(f->req->all, f->req->id, reason, &f->run->e->cancel, err);
 }
 
@@ -418,7 +428,9 @@ static int step(struct follow *f, struct gp_error *err) {
     tell_silent(f);
     give_up_late(f);
     give_up_stopped(f);
-    if (f->out->failed >= 0 && (!f->stopping || f->stop_again) && !f->req->keep_others) r = stop_others(f, err);
+    if (f->req->deadline != NULL && !f->stopping && job_deadline_look(f->req->deadline)) f->out->deadline = true;
+    bool stop = f->out->failed >= 0 || f->out->deadline;
+    if (stop && (!f->stopping || f->stop_again) && !f->req->keep_others) r = stop_others(f, err);
     open_next(f);
     if (r != 0) return r;
     if (count(f, RANK_FOLLOWED) > 0) r = round_of(f, err);

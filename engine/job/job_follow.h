@@ -6,15 +6,17 @@
 #define GP_ENGINE_JOB_FOLLOW_H
 
 #include "engine/job/job_begin.h"
+#include "engine/job/job_deadline.h"
 
 struct job_follow {
     struct job_nodes *all;
     const char *id;
-    const struct job_def *def; /* for starting it again after a reboot; NULL: this gpuprov does not */
-    bool keep_others;          /* the failure of one rank does not stop the others: of verbs that only look */
-    bool silent;               /* no log, only how it ends */
-    bool until_now;            /* ends at what the log has now, whether the job has ended or not */
-    int64_t away_ms;           /* how long a node may stay away; 0: JOB_AWAY_MS */
+    const struct job_def *def;     /* for starting it again after a reboot; NULL: this gpuprov does not */
+    bool keep_others;              /* the failure of one rank does not stop the others: of verbs that only look */
+    bool silent;                   /* no log, only how it ends */
+    bool until_now;                /* ends at what the log has now, whether the job has ended or not */
+    struct job_deadline *deadline; /* NULL: nobody looks at it */
+    int64_t away_ms;               /* how long a node may stay away; 0: JOB_AWAY_MS */
     /* A cleaned line of the log of a rank, without its newline. May be NULL. */
     void (*text)(void *ctx, int rank, const char *line, size_t n);
     void (*pause)(void *ctx); /* the lines so far were all that there is now: flush. May be NULL */
@@ -37,6 +39,7 @@ struct job_rank_health {
 };
 struct job_outcome {
     int failed;                 /* the rank that failed first; -1: none */
+    bool deadline;              /* the job was stopped, because the deadline of the stack was near */
     struct job_rank_end *ranks; /* by rank; those that are not used: neither ended nor lost */
     size_t len;
     VEC_OF(struct job_rank_health) health; /* as they came; each was an event too */

@@ -133,7 +133,7 @@ int job_recover_give_back(struct job_session *s, char ret_uid[17], struct gp_err
     struct run *now = NULL;
     struct gp_error why = {0};
     ret_uid[0] = '\0';
-    if (s->def.spec == NULL || s->def.spec->job.recover == 0) return 0;
+    if (s->def.spec == NULL || s->def.spec->job.recover == 0 || s->ret->deadline) return 0;
     run_unlock(s->run);
     int r = run_open_known(s->e, s->def.spec, NULL, &now, &why);
     if (r == 0) r = run_lock(now, &why);

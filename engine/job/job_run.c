@@ -499,6 +499,7 @@ int engine_run(struct engine *e, const struct spec *spec, const struct job_opts 
                struct gp_error *err) {
     struct whole w = {.s = {.e = e, .opts = opts, .ret = ret}, .spec = spec};
     ret->outcome.failed = -1;
+    w.s.ends = true;
     int r = job_def_make(spec, opts->cmd, opts->n_cmd, &w.s.def, err);
     if (r == 0) r = job_session_guard(&w.s, spec->name, err);
     if (r == 0) r = run_job(&w, err);

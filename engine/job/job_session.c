@@ -9,14 +9,15 @@
 #include "engine/job/job_seen.h"
 #include "engine/run/lock.h"
 #include "engine/run/run_event.h"
+#include "engine/run/run_provider.h"
 #include "engine/run/stack_dir.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
 
-#define CONNECT_MS 30000
 #include <ctype.h>
 
+#define CONNECT_MS 30000
 #define STOPPED_AWAY_MS 20000 /* a node that does not answer after a stop is not waited for */
 
 void job_result_clear(struct job_result *r) {
@@ -162,12 +163,16 @@ static void keep_health(struct job_result *ret, const struct job_rank_health *h)
     vec_push(&ret->health, *h);
 }
 
+/* away_ms 0: the job goes on, and the deadline counts. */
 static int follow(struct job_session *s, bool drive, int64_t away_ms, struct gp_error *err) {
+    struct job_deadline deadline;
+    job_deadline_init(&deadline, s->run, drive && s->ends);
     struct job_follow f = {.all = &s->all,
                            .id = s->ret->id,
                            .def = drive && s->def.spec != NULL ? &s->def : NULL,
                            .keep_others = !drive,
                            .silent = s->opts->text == NULL,
+                           .deadline = away_ms == 0 ? &deadline : NULL,
                            .away_ms = away_ms,
                            .text = s->opts->text,
                            .pause = s->opts->pause,
@@ -223,11 +228,6 @@ int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *er
     return r != 0 ? r : sent;
 }
 
-int job_session_whole(const struct job_session *s, size_t from, struct gp_error *err) {
-    uint64_t n = 0;
-    const struct job_fetched *first = NULL;
-    for (size_t i = from; i < s->ret->fetched.len; i++) {
-        const struct job_fetched *f = &s->ret->fetched.items[i];
 static bool is_plain(const char *path) {
     for (const char *c = path; *c != '\0'; c++)
         if (!isalnum((unsigned char)*c) && strchr("._/-+", *c) == NULL) return false;
@@ -246,6 +246,11 @@ static void left_out_advice(const char *node, const struct job_fetched *f, struc
     else str_addf(to, "remove it ('gpuprov ssh %s'), or copy it before ('gpuprov cp')", node);
 }
 
+int job_session_whole(const struct job_session *s, size_t from, struct gp_error *err) {
+    uint64_t n = 0;
+    const struct job_fetched *first = NULL;
+    for (size_t i = from; i < s->ret->fetched.len; i++) {
+        const struct job_fetched *f = &s->ret->fetched.items[i];
         if (first == NULL && f->left_out > 0) first = f;
         n += f->left_out;
     }
@@ -274,6 +279,16 @@ int job_session_verdict(const struct job_session *s, struct gp_error *err) {
     const struct job_outcome *o = &s->ret->outcome;
     if (o->failed < 0) return 0;
     const struct job_rank_end *e = &o->ranks[o->failed];
+    s->ret->deadline = ended_by_deadline(s);
+    if (s->ret->deadline) {
+        char when[40];
+        time_format_utc(when, sizeof when, s->run->stack.expires_s);
+        return gp_fail(
+            err, GP_EJOB,
+            "'%s': the deadline of the stack, %s, ended the job%s: a longer limits.ttl gives it more time, and "
+            "'gpuprov extend' while it runs",
+            s->run->stack.name, when, e->gone ? " and its nodes before its files were fetched" : "");
+    }
     return gp_fail(err, GP_EJOB, "%s/%d: the job failed: %s%s", s->run->stack.name, o->failed, e->lost ? "lost: " : "",
                    e->why);
 }

@@ -17,6 +17,7 @@ struct job_session {
     bool brought; /* the checkpoint was fetched from its bucket, or there is none */
     bool unsent;  /* the last fetch brought files here that could not be sent to their bucket */
     bool unkept;  /* or outputs that a bucket cannot keep */
+    bool ends;    /* of `run`: a job is stopped before the deadline, because the nodes are its own */
 };
 void job_session_close(struct job_session *s); /* what job_session_open opened; the guard stays */
 void job_session_clear(struct job_session *s);
@@ -46,7 +47,7 @@ int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *er
 /* Whether ret->fetched has everything, from this index on: 0, or -GP_EIO with the count and the first of what was left
  * out. */
 int job_session_whole(const struct job_session *s, size_t from, struct gp_error *err);
-/* The outcome as an error: 0, -GP_EJOB. */
+/* The outcome as an error: 0, -GP_EJOB. Sets ret->deadline. */
 int job_session_verdict(const struct job_session *s, struct gp_error *err);
 
 /* Keeps what is known of the job now, for `status` and `plan`. fetched: its files are here, or it has none. */

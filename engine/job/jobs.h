@@ -58,6 +58,7 @@ struct job_result {
     bool attached;        /* it had been started before */
     bool running;         /* detached, or cancelled while it goes on */
     bool stopped;         /* by Ctrl-C or `cancel` */
+    bool deadline;        /* the deadline of the stack ended it */
     struct job_outcome outcome;
     VEC_OF(struct job_fetched) fetched;
     VEC_OF(struct job_stored) stored;

@@ -63,6 +63,18 @@ static void absent(void **state) {
     assert_string_equal(s->hash, empty->hash);
 }
 
+static void longer_than_the_deadline(void **state) {
+    (void)state;
+    GP_AUTO_SPEC struct spec *s = good("name: a\nlimits: {ttl: 10m}\njob: {run: x, max_duration: 1h}\n");
+    GP_AUTO_FREE char *note = spec_job_too_long(&s->job, s->ttl_ms);
+    assert_non_null(note);
+    assert_string_equal(note, "job.max_duration, 1h, is longer than limits.ttl, 10m: the deadline ends the job before");
+    assert_null(spec_job_too_long(&s->job, s->job.max_duration_ms));
+    assert_null(spec_job_too_long(&s->job, 0));
+    GP_AUTO_SPEC struct spec *none = good("name: a\nlimits: {ttl: 10m}\njob: {run: x}\n");
+    assert_null(spec_job_too_long(&none->job, none->ttl_ms));
+}
+
 static void refused(void **state) {
     (void)state;
     bad_at("name: a\njob: {run: x, env: {PATH: /bin}}\n", 3 - 1, 21, "'PATH'");
@@ -97,6 +109,6 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(whole), cmocka_unit_test(buckets), cmocka_unit_test(absent),
-                                       cmocka_unit_test(refused)};
+                                       cmocka_unit_test(longer_than_the_deadline), cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static const struct stack its = {.name = (char *)(uintptr_t) "train", .uid = (ch
 
 /* A result with every kind of member. */
 static void fill(struct job_result *job, struct gp_error *why) {
-    *job = (struct job_result){.id = ID, .key = KEY, .attached = true, .recovered = 1};
+    *job = (struct job_result){.id = ID, .key = KEY, .attached = true, .deadline = true, .recovered = 1};
     job->outcome.failed = 1;
     job->outcome.len = 3;
     job->outcome.ranks = xcalloc(4, sizeof *job->outcome.ranks);
