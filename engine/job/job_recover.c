@@ -12,7 +12,9 @@
 #include "engine/stack/give_back.h"
 #include "engine/stack/open_known.h"
 
-#define LEFT_MIN_S 300 /* a node that is launched with less time until the deadline is of no use */
+#define LEFT_MIN_S 300  /* a node that is launched with less time until the deadline is of no use */
+#define VANISH_MS 60000 /* how long a machine that shuts down may still be listed as running */
+#define VANISH_LOOK_MS 3000
 
 static const char was_preempted[] = "was preempted", is_gone[] = "is gone", has_fault[] = "has a fault";
 
@@ -129,6 +131,32 @@ static int give_back_lost(struct job_session *s, struct run *now, char ret_uid[1
     return 0;
 }
 
+/* The supervisor of its job was told to end, as a shutdown does: the machine may be on its way out. */
+static bool may_vanish(const struct job_session *s, const struct run *now) {
+    const struct job_outcome *o = &s->ret->outcome;
+    for (size_t i = 0; i < o->len && (int)i < now->n_nodes; i++) {
+        const struct job_rank_end *e = &o->ranks[i];
+        if (now->nodes[i].exists && e->ended && strcmp(e->state.reason, "lost") == 0) return true;
+    }
+    return false;
+}
+
+/* Its provider lists such a machine for some time: asks again until it is gone, for a minute at most. */
+static int wait_for_gone(struct job_session *s, struct run *now, struct gp_error *err) {
+    int r = 0;
+    int64_t end_ms = clock_deadline(VANISH_MS);
+    if (!may_vanish(s, now)) return 0;
+    run_event(
+        now, -1, NODE_READY, EVENT_WARN, "job",
+        "the job ended as at a shutdown of its node: its provider is asked for a minute whether the node is gone");
+    while (r == 0 && may_vanish(s, now) && clock_left_ms(end_ms) > 0) {
+        r = gp_sleep(VANISH_LOOK_MS, &s->e->cancel, err);
+        if (r == 0) r = adopt_stack(now, NULL, err);
+        if (r == 0 && !str_eq(now->stack.uid, s->run->stack.uid)) break;
+    }
+    return r;
+}
+
 int job_recover_give_back(struct job_session *s, char ret_uid[17], struct gp_error *err) {
     struct run *now = NULL;
     struct gp_error why = {0};
@@ -138,6 +166,7 @@ int job_recover_give_back(struct job_session *s, char ret_uid[17], struct gp_err
     int r = run_open_known(s->e, s->def.spec, NULL, &now, &why);
     if (r == 0) r = run_lock(now, &why);
     if (r == 0) r = adopt_stack(now, NULL, &why);
+    if (r == 0 && str_eq(now->stack.uid, s->run->stack.uid)) r = wait_for_gone(s, now, &why);
     if (r != 0) {
         run_close(now);
         if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);

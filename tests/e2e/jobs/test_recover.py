@@ -112,6 +112,20 @@ def test_a_lost_node_is_launched_again_and_the_job_resumes(gpuprov, job, tmp_pat
 
 
 @pytest.mark.long
+def test_a_node_whose_agent_ends_in_order_before_its_machine_is_launched_again(gpuprov, job, tmp_path):
+    """As at a cloud's reclaim without a notice: the supervisor reports its end while the machine still exists."""
+    p = gpuprov.popen("run", "--json", job(""))
+    wait_for((tmp_path / "saved/1/n").is_file, 120)
+    gpuprov("ssh", "train/1", "--", "kill -TERM $(cut -d' ' -f1 .gpuprov/nodes/*/jobs/*/pid); "
+            "(sleep 12; poweroff) >/dev/null 2>&1 &", code=None)
+    out, err = p.communicate(timeout=300)
+    assert p.returncode == 0, err
+    r = json.loads(out)["job"]
+    assert (r["state"], r["recovered"]) == ("succeeded", 1)
+    assert "the job ended as at a shutdown of its node" in err and err.count(AGAIN) == 1
+
+
+@pytest.mark.long
 def test_the_only_node_keeps_the_deadline_of_its_stack(gpuprov, job, tmp_path):
     p = gpuprov.popen("run", job("", nodes=1))
     assert "from 0" in p.stdout.readline()
