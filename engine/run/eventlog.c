@@ -129,8 +129,8 @@ bool event_log_ended(const char *state_dir, const char *stack, char **ret_when) 
     const char *when = json_string_value(json_object_get(j, "t"));
     const char *phase = json_string_value(json_object_get(j, "phase"));
     const char *status = json_string_value(json_object_get(j, "status"));
-    bool ended = when != NULL && str_eq(phase, "gone") && str_eq(status, "done") &&
-                 json_is_null(json_object_get(j, "node"));
+    bool ended =
+        when != NULL && str_eq(phase, "gone") && str_eq(status, "done") && json_is_null(json_object_get(j, "node"));
     if (ended) *ret_when = xstrdup(when);
     return ended;
 }
