@@ -340,9 +340,10 @@ def test_a_spec_where_a_stack_is_wanted(gpuprov, spec):
     for args in (["logs", path], ["logs", f"{path}/3"]):
         assert "there is no log of a stack 'try'" in one_line(gpuprov(*args, code=1))
     for args in (["ssh", path], ["ssh", f"{path}/0"]):
-        err = gpuprov(*args, code=5).err
-        assert "there is no stack 'try' in the journal, and aws was not searched for it: " in err
-        assert "--in" not in err  # these verbs do not have it
+        assert "there is no stack 'try': run 'gpuprov up' to launch it" in one_line(gpuprov(*args, code=1))
+    err = gpuprov("ssh", "try", code=5).err
+    assert "there is no stack 'try' in the journal, and aws was not searched for it: " in err
+    assert "--in" not in err  # this verb does not have it
     bad = spec("name: 7\n", "bad.yaml")
     assert f"'gpuprov check {bad}' lists them" in one_line(gpuprov("logs", bad, code=1))
     assert "/nonexistent.yaml" in one_line(gpuprov("ssh", "/nonexistent.yaml/1", code=1))

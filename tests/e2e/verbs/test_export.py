@@ -73,7 +73,7 @@ def test_a_local_stack(gpuprov, spec, tmp_path):
     assert "exp-1-0: cannot be exported: it is reached through a socket" in refused.err and refused.out == ""
     assert "did you mean 'ansible'?" in gpuprov("export", "ansibel", "exp-1", code=1).err
     gpuprov("down", "exp-1")
-    assert "no stack 'exp-1'" in gpuprov("export", "hostfile", "exp-1", "--json", code=None).json["error"]["message"]
+    assert "'exp-1' is gone: " in gpuprov("export", "hostfile", "exp-1", "--json", code=None).json["error"]["message"]
 
 
 @pytest.fixture(scope="module")
