@@ -89,9 +89,12 @@ static bool may_pass(int r, const struct gp_error *why) {
     return r == -GP_ELOST || r == -GP_EENDPOINT || (r != 0 && why->retryable);
 }
 
-/* The store refuses the whole because of its checksum. */
-static bool is_checksum(const struct gp_error *why) {
-    return strcasestr(why->msg, "crc32c") != NULL || strcasestr(why->msg, "hash") != NULL;
+/* The store refuses the whole because of its checksum. The bucket and the prefix stand before the store's own words,
+ * and may be named "hash" too. */
+static bool is_checksum(const struct gcs *s, const struct gp_error *why) {
+    const char *place = strstr(why->msg, s->base.text);
+    const char *said = place != NULL ? place + strlen(s->base.text) : why->msg;
+    return why->code == GP_EPROTO && (strcasestr(said, "crc32c") != NULL || strcasestr(said, "hash") != NULL);
 }
 
 /* The next part. A reply that is lost leaves open what has arrived: the store is asked. */
@@ -113,7 +116,7 @@ static int next_part(struct session *u, char *buf, struct gp_error *err) {
     if (r == 0 && !u->done && u->at <= before)
         r = gp_fail(&why, GP_EPROTO, "gcs upload of '%s': the store does not take '%s'", u->s->base.text, u->req->path);
     if (r == 0) return 0;
-    if (is_checksum(&why))
+    if (is_checksum(u->s, &why))
         return gp_fail(err, GP_EBUSY, "'%s' changed while it was sent: %.200s", u->req->path, why.msg);
     if (err != NULL) *err = why;
     return r;

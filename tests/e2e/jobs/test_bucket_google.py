@@ -143,3 +143,13 @@ def test_what_cannot_work_is_found_before_anything_is_launched(gpuprov, store, s
     error = result.json["error"]["message"]
     assert words in error and "nothing was started" in error
     assert not list((gpuprov.state / "local").glob("*"))
+
+
+def test_a_refusal_is_none_of_the_checksum_whatever_the_prefix_is_called(gpuprov, store, spec):
+    """Else the checkpoint counted as one that changed meanwhile, and the copy here was removed with the nodes."""
+    store.proxy.rule(lambda r: r.command == "PUT", lambda r, f: reply(403, {
+        "error": {"code": 403, "message": "no", "errors": [{"reason": "forbidden"}]}}))
+    text = SPEC.format(script="mkdir -p ckpt; echo 7 >ckpt/step").replace("gs://results/state", "gs://results/hash-crc32c")
+    failed = gpuprov("run", "--json", spec(text), code=5, env=store.env)
+    assert "the same 'gpuprov run' sends them" in failed.json["error"]["message"]
+    assert [p.read_text() for p in staged(gpuprov) if p.name == "step"] == ["7\n"]
