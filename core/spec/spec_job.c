@@ -153,13 +153,22 @@ static void rule_checkpoint(struct spec_ctx *c, const struct yaml_node *map, voi
     place(c, own_value(c, map, "to"), &p->to);
 }
 
-/* What is there is sent back as the checkpoint. */
+static bool is_in(const char *path, const char *folder) {
+    size_t n = folder != NULL ? strlen(folder) : 0;
+    return path != NULL && n > 0 && strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+/* What is there is sent back as the checkpoint: results of an earlier job would come back over those of this one. */
 static void check_checkpoint_apart(struct spec_ctx *c, const struct yaml_node *map, const struct spec_job *j) {
     const struct yaml_node *block = own_value(c, map, "checkpoint");
     const struct yaml_node *at = block != NULL && block->kind == YAML_MAP ? own_value(c, block, "to") : NULL;
     for (size_t i = 0; at != NULL && i < j->outputs.len; i++)
-        if (j->checkpoint.to != NULL && str_eq(j->outputs.items[i].to, j->checkpoint.to)) {
-            spec_complain(c, at, "'checkpoint' and an entry of 'outputs' go to '%s'", j->checkpoint.to);
+        if (is_in(j->outputs.items[i].to, j->checkpoint.to)) {
+            if (str_eq(j->outputs.items[i].to, j->checkpoint.to))
+                spec_complain(c, at, "'checkpoint' and an entry of 'outputs' go to '%s'", j->checkpoint.to);
+            else if (c->names != NULL) /* older versions took it, and the journal may have it */
+                spec_complain(c, at, "an entry of 'outputs' goes to '%s', which is below the 'to' of 'checkpoint'",
+                              j->outputs.items[i].to);
             return;
         }
 }

@@ -37,11 +37,11 @@ static void buckets(void **state) {
     (void)state;
     GP_AUTO_SPEC struct spec *s =
         good("name: a\njob:\n  outputs: [{path: a, to: 's3://abc/x/', every: 90s}, {path: b, to: o}]\n"
-             "  checkpoint: {path: c, to: 's3://abc'}\n");
+             "  checkpoint: {path: c, to: 's3://abd'}\n");
     assert_string_equal(s->job.outputs.items[0].to, "s3://abc/x");
     assert_int_equal(s->job.outputs.items[0].every_ms, 90000);
     assert_int_equal(s->job.outputs.items[1].every_ms, 0);
-    assert_string_equal(s->job.checkpoint.to, "s3://abc");
+    assert_string_equal(s->job.checkpoint.to, "s3://abd");
     GP_AUTO_FREE char *form = spec_canonical(s);
     struct loaded l = {0};
     l.r = spec_load_text("(journal)", form, strlen(form), NULL, &l.spec, &l.problems, &l.err);
@@ -99,6 +99,9 @@ static void refused(void **state) {
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o, every: 1ms}]}\n", 2, 49, "from 1.0s to 24h");
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o}, {path: b, to: ./o/}]}\n", 2, 57, "two entries");
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o}], checkpoint: {path: b, to: ./o}}\n", 2, 70, "go to '");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o/r}], checkpoint: {path: b, to: ./o}}\n", 2, 72, "which is below");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: \"s3://bkt/o/r\"}], checkpoint: {path: b, to: \"s3://bkt/o\"}}\n",
+           2, 83, "which is below");
     bad_at("name: a\njob: {run: x, outputs: [{path: a}]}\n", 2, 25, "needs 'to'");
     bad_at("name: a\njob: {run: x, checkpoint: {path: a}}\n", 2, 27, "needs 'to'");
     bad_at("name: a\njob: {run: x, restart: 0}\n", 2, 24, "from 1 to 100");
