@@ -37,18 +37,35 @@ static json_t *ranks_json(const struct job_outcome *o) {
     return list;
 }
 
+static json_t *notes_json(const struct strv *notes) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < notes->n; i++) json_array_append_new(list, json_any_text(notes->v[i]));
+    return list;
+}
+
 static json_t *fetched_json(const struct job_result *job) {
     json_t *list = json_array();
     for (size_t i = 0; i < job->fetched.len; i++) {
         const struct job_fetched *f = &job->fetched.items[i];
-        json_t *notes = json_array();
-        for (size_t k = 0; k < f->notes.n; k++) json_array_append_new(notes, json_any_text(f->notes.v[k]));
-        json_array_append_new(list,
-                              json_pack("{s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rank", f->rank, "path",
-                                        json_any_text(f->path), "to", json_any_text(f->to), "files",
-                                        (json_int_t)f->files, "bytes", (json_int_t)f->bytes, "files_sent",
-                                        (json_int_t)f->files_sent, "bytes_sent", (json_int_t)f->bytes_sent, "left_out",
-                                        (json_int_t)f->left_out, "notes", notes, "error", text_or_null(f->error)));
+        json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rank", f->rank,
+                                              "path", json_any_text(f->path), "to", json_any_text(f->to), "files",
+                                              (json_int_t)f->files, "bytes", (json_int_t)f->bytes, "files_sent",
+                                              (json_int_t)f->files_sent, "bytes_sent", (json_int_t)f->bytes_sent,
+                                              "left_out", (json_int_t)f->left_out, "notes", notes_json(&f->notes),
+                                              "error", text_or_null(f->error)));
+    }
+    return list;
+}
+
+static json_t *stored_json(const struct job_result *job) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < job->stored.len; i++) {
+        const struct job_stored *f = &job->stored.items[i];
+        json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "to", json_any_text(f->to),
+                                              "files", (json_int_t)f->files, "bytes", (json_int_t)f->bytes,
+                                              "files_sent", (json_int_t)f->files_sent, "bytes_sent",
+                                              (json_int_t)f->bytes_sent, "left_out", (json_int_t)f->left_out, "notes",
+                                              notes_json(&f->notes), "error", text_or_null(f->error)));
     }
     return list;
 }
@@ -77,11 +94,11 @@ json_t *job_end_json(const struct stack *stack, const struct job_result *job, co
     json_t *error = why->code == GP_OK
                         ? json_null()
                         : json_pack("{s:s, s:o}", "code", gp_code_name(why->code), "text", json_any_text(why->msg));
-    json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:i, s:o}", "id", job->id, "key", job->key,
-                          "attached", (int)job->attached, "stopped", (int)job->stopped, "deadline", (int)job->deadline,
-                          "failed", o->failed >= 0 ? json_integer(o->failed) : json_null(), "ranks", ranks_json(o),
-                          "fetched", fetched_json(job), "health", health_json(job), "recovered", job->recovered,
-                          "replaced", replaced_json(job));
+    json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "id", job->id, "key",
+                          job->key, "attached", (int)job->attached, "stopped", (int)job->stopped, "deadline",
+                          (int)job->deadline, "failed", o->failed >= 0 ? json_integer(o->failed) : json_null(), "ranks",
+                          ranks_json(o), "fetched", fetched_json(job), "stored", stored_json(job), "health",
+                          health_json(job), "recovered", job->recovered, "replaced", replaced_json(job));
     return json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", VERSION, "stack", stack->name, "uid", stack->uid, "error",
                      error, "job", j);
 }
@@ -229,6 +246,15 @@ static bool take_outcome(struct reader *in, struct job_result *ret) {
     return !in->bad;
 }
 
+static void take_notes(struct reader *in, struct strv *ret) {
+    const json_t *notes = list(in, "notes", 4096);
+    for (size_t k = 0; !in->bad && k < json_array_size(notes); k++) {
+        const char *note = json_string_value(json_array_get(notes, k));
+        if (note == NULL) refuse(in, "notes", "has something that is no text");
+        else strv_add(ret, note);
+    }
+}
+
 static bool take_fetched(struct reader *in, struct job_result *ret) {
     const json_t *all = list(in, "fetched", (size_t)RANKS_MAX * 16);
     for (size_t i = 0; !in->bad && i < json_array_size(all); i++) {
@@ -243,13 +269,27 @@ static bool take_fetched(struct reader *in, struct job_result *ret) {
         f.path = xstrdup(text(&one, "path"));
         f.to = xstrdup(text(&one, "to"));
         f.error = xstrdup(text_opt(&one, "error"));
-        const json_t *notes = list(&one, "notes", 4096);
-        for (size_t k = 0; !one.bad && k < json_array_size(notes); k++) {
-            const char *note = json_string_value(json_array_get(notes, k));
-            if (note == NULL) refuse(&one, "notes", "has something that is no text");
-            else strv_add(&f.notes, note);
-        }
+        take_notes(&one, &f.notes);
         vec_push(&ret->fetched, f); /* freed with the rest, also when it is refused */
+        in->bad = one.bad;
+    }
+    return !in->bad;
+}
+
+static bool take_stored(struct reader *in, struct job_result *ret) {
+    const json_t *all = list(in, "stored", RANKS_MAX);
+    for (size_t i = 0; !in->bad && i < json_array_size(all); i++) {
+        struct reader one = reader_of(json_array_get(all, i), "job.stored.",
+                                      "to files bytes files_sent bytes_sent left_out notes error", in->err);
+        struct job_stored f = {.files = (uint64_t)number(&one, "files", 0, COUNT_MAX),
+                               .bytes = (uint64_t)number(&one, "bytes", 0, COUNT_MAX),
+                               .files_sent = (uint64_t)number(&one, "files_sent", 0, COUNT_MAX),
+                               .bytes_sent = (uint64_t)number(&one, "bytes_sent", 0, COUNT_MAX),
+                               .left_out = (uint64_t)number(&one, "left_out", 0, COUNT_MAX)};
+        f.to = xstrdup(text(&one, "to"));
+        f.error = xstrdup(text_opt(&one, "error"));
+        take_notes(&one, &f.notes);
+        vec_push(&ret->stored, f);
         in->bad = one.bad;
     }
     return !in->bad;
@@ -282,8 +322,8 @@ static bool take_replaced(struct reader *in, struct job_result *ret) {
 }
 
 static bool take_job(const json_t *j, struct job_result *ret, struct gp_error *err) {
-    struct reader in =
-        reader_of(j, "job.", "id key attached stopped deadline failed ranks fetched health recovered replaced", err);
+    struct reader in = reader_of(
+        j, "job.", "id key attached stopped deadline failed ranks fetched stored health recovered replaced", err);
     take_id(&in, "id", ret->id);
     const char *key = text(&in, "key");
     if (!in.bad && !form_spec_hash(key)) refuse(&in, "key", "is no hash");
@@ -292,8 +332,8 @@ static bool take_job(const json_t *j, struct job_result *ret, struct gp_error *e
     ret->stopped = truth(&in, "stopped");
     ret->deadline = truth(&in, "deadline");
     ret->recovered = (int)number(&in, "recovered", 0, INT32_MAX);
-    return !in.bad && take_outcome(&in, ret) && take_fetched(&in, ret) && take_health(&in, ret) &&
-           take_replaced(&in, ret);
+    return !in.bad && take_outcome(&in, ret) && take_fetched(&in, ret) && take_stored(&in, ret) &&
+           take_health(&in, ret) && take_replaced(&in, ret);
 }
 
 static bool take_error(const json_t *j, struct gp_error *ret, struct gp_error *err) {

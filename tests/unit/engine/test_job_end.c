@@ -40,6 +40,11 @@ static void fill(struct job_result *job, struct gp_error *why) {
     f.to = xstrdup("/results");
     strv_add(&f.notes, "a pipe");
     vec_push(&job->fetched, f);
+    struct job_stored to = {.files = 4, .bytes = 5, .files_sent = 3, .bytes_sent = 4, .left_out = 1};
+    to.to = xstrdup("s3://results/a");
+    to.error = xstrdup("refused");
+    strv_add(&to.notes, "a link");
+    vec_push(&job->stored, to);
     struct job_rank_health h = {.id = ID, .rank = 2};
     h.found = (struct job_health){
         .kind = JOB_UNHEALTHY, .n = 1, .gpu = 3, .severity = "fail", .code = "xid_79", .text = "off the bus"};
@@ -82,6 +87,8 @@ static void round_trip(void **state) {
     assert_true(end.job.outcome.ranks[0].gone);
     assert_false(end.job.outcome.ranks[2].ended || end.job.outcome.ranks[2].lost);
     assert_string_equal(end.job.fetched.items[0].error, "full");
+    assert_int_equal(end.job.stored.len, 1);
+    assert_string_equal(end.job.stored.items[0].to, "s3://results/a");
     job_end_clear(&end);
 }
 
