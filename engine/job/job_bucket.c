@@ -161,15 +161,22 @@ int job_bucket_send(struct job_session *s, struct gp_error *err) {
 
 /* --- what is left of a job whose nodes are gone --- */
 
-/* {"key": KEY, "id": ID} beside the folders of the stack. */
+/* {"key": KEY, "id": ID, "to": [URL...]} beside the folders of the stack. */
 static char *note_path(const struct job_session *s) {
     GP_AUTO_FREE char *base = stack_folder(s->e, s->def.spec->name);
     return xasprintf("%s/unsent.json", base);
 }
 
 void job_bucket_note(const struct job_session *s) {
+    const struct spec_job *job = &s->def.spec->job;
     GP_AUTO_FREE char *path = note_path(s);
-    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:s}", "key", s->def.key, "id", s->ret->id);
+    json_t *places = json_array();
+    for (size_t i = 0; place_at(job, i) != NULL; i++) {
+        GP_AUTO_FREE char *folder = job_bucket_folder(s->e, s->def.spec->name, place_at(job, i));
+        if (bucket_url_is(place_at(job, i)) && fs_exists(folder))
+            json_array_append_new(places, json_any_text(place_at(job, i)));
+    }
+    GP_AUTO_JSON json_t *j = json_pack("{s:s, s:s, s:o}", "key", s->def.key, "id", s->ret->id, "to", places);
     GP_AUTO_FREE char *text = json_text_exact(j, 0);
     const struct job_bucket_of of = of_session(s);
     struct gp_error why = {0};
@@ -201,37 +208,107 @@ void job_bucket_done(const struct job_session *s) {
     unlink_note(s);
 }
 
-/* The id of the job that the note is about; "": none, or of another definition. */
-static int read_note(const struct job_session *s, char id[17], struct gp_error *err) {
-    GP_AUTO_FREE char *path = note_path(s);
+struct note {
+    char id[17], key[65];
+    struct strv to; /* id "": there is no note */
+};
+
+static void note_clear(struct note *n) { strv_clear(&n->to); }
+
+static int decode_note(const json_t *j, const char *path, struct note *ret, struct gp_error *err) {
+    const char *id = json_str(j, "id", ""), *key = json_str(j, "key", "");
+    const json_t *to = json_at(j, "to");
+    if (!form_uid(id) || !form_spec_hash(key) || !json_is_array(to))
+        return gp_fail(err, GP_EIO, "'%s' has no job and the places of its files", path);
+    for (size_t i = 0; i < json_array_size(to); i++) {
+        const char *one = json_string_value(json_array_get(to, i));
+        GP_AUTO_BUCKET_URL struct bucket_url url = {0};
+        if (one == NULL || bucket_url_decode(one, &url, NULL) != 0)
+            return gp_fail(err, GP_EIO, "'%s' has a place that is no bucket", path);
+        strv_add(&ret->to, one);
+    }
+    str_put(ret->id, sizeof ret->id, id);
+    str_put(ret->key, sizeof ret->key, key);
+    return 0;
+}
+
+static int read_note(const char *path, struct note *ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     GP_AUTO_JSON json_t *j = NULL;
     struct gp_error why = {0};
-    id[0] = '\0';
     int r = fs_read(path, NOTE_MAX, &text, &why);
     if (r == -GP_ENOTFOUND) return 0;
     if (r == 0) r = json_parse(text.s != NULL ? text.s : "", text.len, path, &j, &why);
-    const char *found = json_str(j, "id", "");
-    if (r == 0 && !form_uid(found)) r = gp_fail(&why, GP_EIO, "'%s' has no id of a job", path);
-    if (r != 0) return gp_fail(err, GP_EIO, "%.300s: remove that file to begin the job anew", why.msg);
-    if (strcmp(json_str(j, "key", ""), s->def.key) == 0) str_put(id, 17, found);
+    if (r == 0) r = decode_note(j, path, ret, &why);
+    return r == 0 ? 0 : gp_fail(err, GP_EIO, "%.300s: remove that file to begin the job anew", why.msg);
+}
+
+static bool is_place(const struct spec_job *job, const char *to) {
+    for (size_t i = 0; place_at(job, i) != NULL; i++)
+        if (strcmp(place_at(job, i), to) == 0) return true;
+    return false;
+}
+
+/* The files of the note are all here, and the spec still says where they belong. */
+static int check_note(const struct job_session *s, const struct note *n, const char *path, struct gp_error *err) {
+    const char *name = s->def.spec->name;
+    for (size_t i = 0; i < n->to.n; i++) {
+        GP_AUTO_FREE char *folder = job_bucket_folder(s->e, name, n->to.v[i]);
+        bool there = fs_exists(folder);
+        if (there && is_place(&s->def.spec->job, n->to.v[i])) continue;
+        return gp_fail(err, GP_EUSAGE,
+                       there ? "'%s': files of job %s, which has ended well, were not sent to '%s' and are here in "
+                               "'%s', but the spec does not name that bucket any more: name it again to send them, or "
+                               "copy them and remove '%s' to begin the job anew"
+                             : "'%s': files of job %s, which has ended well, were not sent to '%s', and '%s' is not "
+                               "here any more: remove '%s' to begin the job anew",
+                       name, n->id, n->to.v[i], folder, path);
+    }
+    return 0;
+}
+
+/* The files of a job of another definition: the next one would write over them. */
+static int send_others(const struct job_session *s, const struct note *n, const char *path, struct gp_error *err) {
+    const struct job_bucket_of of = of_session(s);
+    for (size_t i = 0; i < n->to.n; i++) {
+        GP_AUTO_TREE_STATS struct tree_stats stats = {0};
+        GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, n->to.v[i]);
+        struct gp_error why = {0};
+        int r = job_bucket_put(&of, n->to.v[i], &s->e->cancel, &stats, &why);
+        if (r == 0 && stats.left_out > 0)
+            r = gp_fail(&why, GP_EIO, "%llu files cannot be kept in a bucket", (unsigned long long)stats.left_out);
+        if (r != 0)
+            return gp_fail(err, why.code,
+                           "'%s': no job begins before the files of job %s are in '%s': %.250s; they are here in '%s': "
+                           "repeat this, or copy them and remove '%s'",
+                           of.stack, n->id, n->to.v[i], why.msg, folder, path);
+    }
+    for (size_t i = 0; i < n->to.n; i++) {
+        GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, n->to.v[i]);
+        (void)fs_remove_tree(folder, NULL);
+    }
+    unlink_note(s);
     return 0;
 }
 
 int job_bucket_left(struct job_session *s, bool *ret_was, struct gp_error *err) {
-    char id[17];
+    GP_CLEANUP(note_clear) struct note n = {0};
+    GP_AUTO_FREE char *path = note_path(s);
     *ret_was = false;
-    int r = read_note(s, id, err);
-    if (r != 0 || id[0] == '\0') return r;
+    int r = read_note(path, &n, err);
+    if (r != 0 || n.id[0] == '\0') return r;
+    if (strcmp(n.key, s->def.key) != 0) return send_others(s, &n, path, err);
+    r = check_note(s, &n, path, err);
+    if (r != 0) return r;
     *ret_was = true;
-    str_put(s->ret->id, sizeof s->ret->id, id);
+    str_put(s->ret->id, sizeof s->ret->id, n.id);
     str_put(s->ret->key, sizeof s->ret->key, s->def.key);
     s->ret->attached = true;
     const struct job_bucket_of of = of_session(s);
     event_emit(of.sink, -1, NODE_READY, EVENT_INFO, "job",
                "job %s has ended well and its nodes are gone: what was not sent is sent now; another 'gpuprov run' "
                "begins the job anew",
-               id);
+               n.id);
     r = job_bucket_send(s, err);
     if (!s->unsent) job_bucket_done(s);
     return r;

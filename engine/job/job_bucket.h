@@ -33,8 +33,9 @@ int job_bucket_send(struct job_session *s, struct gp_error *err);
 void job_bucket_note(const struct job_session *s);
 /* All is in the buckets that they can keep: removes the note, and the folders but those of outputs that have more. */
 void job_bucket_done(const struct job_session *s);
-/* For a stack that does not exist: sends what is left of an earlier run of the same job. *ret_was: there was such a
- * run, and the result is its. */
+/* For a stack that does not exist: sends what is left of an earlier run. *ret_was: it was of the same job, and the
+ * result is its. -GP_EUSAGE: its files are not all here, or the spec names other buckets now. Without success the note
+ * and the files stay, and no job may begin. */
 int job_bucket_left(struct job_session *s, bool *ret_was, struct gp_error *err);
 
 #endif

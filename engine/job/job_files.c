@@ -365,7 +365,7 @@ static int fetch(struct job_nodes *all, const char *path, const char *to, struct
             if (err != NULL) *err = o->err;
         }
     }
-    say_where(all->run, &b, path, to);
+    if (!bucket_url_is(to)) say_where(all->run, &b, path, to); /* else they are only on their way */
     if (absent > 0 && absent == b.list.len)
         run_event(all->run, -1, NODE_READY, EVENT_WARN, "files", "no node has '%s': nothing was fetched", path);
     return r;

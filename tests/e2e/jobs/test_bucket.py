@@ -309,3 +309,29 @@ def test_the_region_of_the_bucket_is_followed(gpuprov, job, store, proxy):
     proxy.rule(elsewhere, xml_error(301, "PermanentRedirect", [("x-amz-bucket-region", "eu-west-3")]))
     gpuprov("run", job("mkdir out; echo 1 >out/one"), env=store.env)
     assert sorted(store.objects()) == ["runs/a/one"]
+
+
+def test_refused_at_the_end_and_another_place_in_the_spec(gpuprov, job, store, proxy):
+    """The natural answer to a refusal: the results must not count as sent."""
+    refusal = {"on": True}
+    proxy.rule(lambda r: is_object(r) and refusal["on"], xml_error(403, "AccessDenied"))
+    spec = job("mkdir -p out; echo precious >out/a")
+    first = gpuprov("run", spec, code=5, env=store.env)
+    assert "is in s3://" not in first.err, "it is not"
+    refusal["on"] = False
+    spec.write_text(spec.read_text().replace("results/runs/a", "results/runs/b"))
+    second = gpuprov("run", spec, code=1, env=store.env)
+    folder = next(p.parent for p in staged(gpuprov) if p.name == "a")
+    assert f"'{folder}'" in second.err and "s3://results/runs/a" in second.err
+    nothing_runs(gpuprov)
+    spec.write_text(spec.read_text().replace("results/runs/b", "results/runs/a"))
+
+    # a job of another definition would write over them
+    refusal["on"] = True
+    other = ("run", spec, "--", "sh", "-c", "mkdir -p out; echo other >out/b")
+    third = gpuprov(*other, code=5, env=store.env)
+    assert "no job begins before the files of job" in third.err and f"'{folder}'" in third.err
+    nothing_runs(gpuprov)
+    refusal["on"] = False
+    gpuprov(*other, env=store.env)
+    assert (store.read("runs/a/a"), store.read("runs/a/b")) == (b"precious\n", b"other\n") and not staged(gpuprov)
