@@ -239,9 +239,13 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
         *ret_left = c != 0;
         if (c != 0 && w == NULL) job_mark_collected(&s->all, s->ret->id); /* exec: the next one is a new job */
     }
-    if (r == 0 && v == 0 && s->unsent) { /* a part that is not here either comes first */
-        *ret_left = *ret_left || job_session_whole(s, from, NULL) != 0;
-        if (!*ret_left) job_bucket_note(s);
+    if (r == 0 && v == 0 && (s->unsent || s->unkept)) { /* a part that is not here either comes first */
+        struct gp_error parts = {0};
+        bool whole = job_session_whole(s, from, &parts) == 0;
+        if (!whole && !s->unsent) files = parts;
+        *ret_left = *ret_left || !whole;
+        if (!*ret_left && s->unsent) job_bucket_note(s);
+        if (!whole && !s->unsent && w == NULL) job_mark_collected(&s->all, s->ret->id);
     }
     if (r == 0 && v != 0) {
         r = v;

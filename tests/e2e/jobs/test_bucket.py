@@ -335,3 +335,10 @@ def test_refused_at_the_end_and_another_place_in_the_spec(gpuprov, job, store, p
     refusal["on"] = False
     gpuprov(*other, env=store.env)
     assert (store.read("runs/a/a"), store.read("runs/a/b")) == (b"precious\n", b"other\n") and not staged(gpuprov)
+
+
+def test_what_a_bucket_cannot_keep_does_not_hide_what_was_not_fetched(gpuprov, job, store):
+    spec = job("mkdir -p out/real; echo 1 >out/real/a; ln -s real out/newest; mkfifo out/pipe")
+    first = gpuprov("run", spec, code=1, env=store.env)
+    assert "its outputs are incomplete" in first.err and "'gpuprov down train' destroys them" in first.err
+    assert gpuprov.json("status")["stacks"], "the only copy is on the nodes"
