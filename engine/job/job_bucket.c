@@ -4,6 +4,7 @@
 
 #include "engine/job/job_bucket.h"
 
+#include "base/clock.h"
 #include "base/form.h"
 #include "base/fs.h"
 #include "base/hash.h"
@@ -141,8 +142,12 @@ static int send_one(struct job_session *s, const char *to, bool output, struct g
     note_stored(s->ret, to, &stats, NULL);
     if (stats.left_out == 0 || !output) return 0;
     s->unkept = true;
+    /* aside, else they would count as outputs of the next job */
+    GP_AUTO_FREE char *aside = xasprintf("%s.kept-%lld", folder, (long long)clock_wall_s());
+    bool moved = !fs_exists(aside) && rename(folder, aside) == 0;
     return gp_fail(err, GP_EIO, "'%s': %llu of the outputs cannot be kept in a bucket, and stay in '%s': first %.200s",
-                   of.stack, (unsigned long long)stats.left_out, folder, stats.notes.n > 0 ? stats.notes.v[0] : "");
+                   of.stack, (unsigned long long)stats.left_out, moved ? aside : folder,
+                   stats.notes.n > 0 ? stats.notes.v[0] : "");
 }
 
 int job_bucket_send(struct job_session *s, struct gp_error *err) {

@@ -37,6 +37,10 @@ int job_earlier_fetch(struct job_session *s, bool *ret_left, struct gp_error *er
     run_event(s->run, -1, NODE_READY, EVENT_INFO, "job",
               "job %s has ended there, and its outputs were not fetched: this comes first", id);
     int r = job_session_fetch(s, ret_left, &why);
+    if (r == -GP_EIO && s->unkept && !s->unsent && !*ret_left) { /* it is here, and no repetition changes that */
+        run_event(s->run, -1, NODE_READY, EVENT_WARN, "files", "%s", why.msg);
+        r = 0;
+    }
     if (r == 0) mark_all(s);
     if (r == 0) return 0;
     return gp_fail(err, why.code, "'%s': no job begins before the outputs of job %s are here: %.350s",

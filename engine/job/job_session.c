@@ -317,6 +317,9 @@ void job_session_seen(const struct job_session *s, bool fetched) {
     if (o->len > 0 && o->failed >= 0) str_put(seen.why, sizeof seen.why, o->ranks[o->failed].why);
     for (size_t i = 0; i < s->all.len; i++) seen.nodes += s->all.items[i].used;
     seen.nodes = GP_MAX(seen.nodes, 1);
+    struct job_seen before = {0};
+    if (job_seen_read(s->e, s->run->stack.uid, &before, NULL) == 0 && strcmp(before.id, seen.id) == 0)
+        seen.fetched = seen.fetched || before.fetched; /* `attach` fetches nothing, and does not undo it either */
     if (job_seen_write(s->e, s->run->stack.uid, &seen, &why) != 0)
         run_event(s->run, -1, NODE_READY, EVENT_WARN, "job", "'gpuprov status' does not know this job: %s", why.msg);
 }

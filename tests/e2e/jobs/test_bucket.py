@@ -342,3 +342,22 @@ def test_what_a_bucket_cannot_keep_does_not_hide_what_was_not_fetched(gpuprov, j
     first = gpuprov("run", spec, code=1, env=store.env)
     assert "its outputs are incomplete" in first.err and "'gpuprov down train' destroys them" in first.err
     assert gpuprov.json("status")["stacks"], "the only copy is on the nodes"
+
+
+def test_what_a_bucket_cannot_keep_of_an_earlier_job_does_not_stop_the_next_one(gpuprov, job, store):
+    spec = job("true")
+    gpuprov("up", "--yes", spec)
+    gpuprov("exec", spec, "--detach", "--", "sh", "-c", "mkdir -p out/real; echo 1 >out/real/a; ln -s real out/newest",
+            env=store.env)
+    gpuprov("attach", "train")
+    for _ in range(2):
+        again = gpuprov("exec", spec, "--json", "--", "sh", "-c",
+                        "rm -f out/newest; mkdir -p out/real; echo 1 >out/real/a; echo 2 >out/b", env=store.env)
+        warned = [e for e in again.events if "cannot be kept in a bucket, and stay in" in e.get("text", "")]
+    assert not warned, "the second one has fetched it"
+    assert (store.read("runs/a/real/a"), store.read("runs/a/b")) == (b"1\n", b"2\n")
+    assert [p.name for p in staged(gpuprov)] == ["a"] and ".kept-" in str(staged(gpuprov)[0])
+    assert next(gpuprov.state.rglob("newest")).is_symlink()
+    before = gpuprov("status", "train").out
+    gpuprov("attach", "train")
+    assert "its files were fetched" in before and "its files were fetched" in gpuprov("status", "train").out

@@ -99,9 +99,11 @@ static void refused(void **state) {
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o, every: 1ms}]}\n", 2, 49, "from 1.0s to 24h");
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o}, {path: b, to: ./o/}]}\n", 2, 57, "two entries");
     bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o}], checkpoint: {path: b, to: ./o}}\n", 2, 70, "go to '");
-    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o/r}], checkpoint: {path: b, to: ./o}}\n", 2, 72, "which is below");
-    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: \"s3://bkt/o/r\"}], checkpoint: {path: b, to: \"s3://bkt/o\"}}\n",
-           2, 83, "which is below");
+    bad_at("name: a\njob: {run: x, outputs: [{path: a, to: o/r}], checkpoint: {path: b, to: ./o}}\n", 2, 72,
+           "which is below");
+    bad_at(
+        "name: a\njob: {run: x, outputs: [{path: a, to: \"s3://bkt/o/r\"}], checkpoint: {path: b, to: \"s3://bkt/o\"}}\n",
+        2, 83, "which is below");
     bad_at("name: a\njob: {run: x, outputs: [{path: a}]}\n", 2, 25, "needs 'to'");
     bad_at("name: a\njob: {run: x, checkpoint: {path: a}}\n", 2, 27, "needs 'to'");
     bad_at("name: a\njob: {run: x, restart: 0}\n", 2, 24, "from 1 to 100");
