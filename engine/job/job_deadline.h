@@ -11,7 +11,10 @@ struct job_deadline {
     bool stops;       /* of `run`: the job is stopped before it */
     int64_t warned_s; /* the deadline that the last warning was about; 0: none */
     int64_t look_at_ms;
+    int64_t read_ms; /* when it was last read (monotonic); 0: never */
 };
+/* Before a job begins that will be stopped before the deadline: -GP_EUSAGE if that were at once. */
+int job_deadline_room(const struct run *run, struct gp_error *err);
 void job_deadline_init(struct job_deadline *d, struct run *run, bool stops);
 /* Milliseconds until job_deadline_look has something to do. */
 int64_t job_deadline_due_ms(const struct job_deadline *d);

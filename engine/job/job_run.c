@@ -3,6 +3,7 @@
 #include "base/gp_base.h"
 
 #include "engine/job/job_bucket.h"
+#include "engine/job/job_deadline.h"
 #include "engine/job/job_earlier.h"
 #include "engine/job/job_end.h"
 #include "engine/job/job_fault.h"
@@ -407,6 +408,7 @@ static int run_job(struct whole *w, struct gp_error *err) {
     bool left = false;
     if (r == 0 && !found) r = job_earlier_fetch(s, &left, err);
     if (left) say_left(w, false);
+    if (r == 0 && !found && !s->opts->detach) r = job_deadline_room(s->run, err);
     if (r == 0) r = job_session_begin(s, err);
     if (r == -GP_EBUSY) w->ours = false; /* another machine was faster */
     if (r != 0) return r;

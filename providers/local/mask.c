@@ -96,14 +96,23 @@ static char *without_proxy(const char *path) {
     return str_steal(&out);
 }
 
-/* pip's settings of the machine. A section may be there once only. */
+/* pip's settings of the machine, if everybody may read them. A section may be there once only. */
 static int put_pip(const struct layers *l, struct gp_error *err) {
-    GP_AUTO_FREE char *old = without_proxy("/etc/pip.conf");
-    char *section = strstr(old, "[global]\n");
-    size_t head = section != NULL ? (size_t)(section - old) : 0;
-    GP_AUTO_FREE char *text = xasprintf("%.*s[global]\nproxy = http://%s:%d\n%s", (int)head, old, LOCAL_GATEWAY,
-                                        LOCAL_PROXY_PORT, section != NULL ? section + strlen("[global]\n") : old);
-    return layer_put(l, "/etc/pip.conf", 0644, text, err);
+    struct stat st;
+    bool readable = stat("/etc/pip.conf", &st) == 0 && (st.st_mode & S_IROTH) != 0, global = false;
+    GP_AUTO_FREE char *old = readable ? without_proxy("/etc/pip.conf") : xstrdup("");
+    GP_AUTO_FREE char *proxy = xasprintf("proxy = http://%s:%d\n", LOCAL_GATEWAY, LOCAL_PROXY_PORT);
+    GP_AUTO_STRV struct strv lines = {0};
+    GP_AUTO_STR struct str text = {0};
+    strv_split(&lines, old, "\n");
+    for (size_t i = 0; i < lines.n; i++) {
+        str_addf(&text, "%s\n", lines.v[i]);
+        if (global || !str_starts(lines.v[i], "[global]")) continue;
+        str_add(&text, proxy);
+        global = true;
+    }
+    if (!global) str_addf(&text, "[global]\n%s", proxy);
+    return layer_put(l, "/etc/pip.conf", 0644, text.s, err);
 }
 
 /* Packages come through the holder's proxy; whatever the machine said about proxies is the proxy's

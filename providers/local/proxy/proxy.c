@@ -38,13 +38,26 @@ static void reply(int fd, const char *status, const char *text) {
     (void)send(fd, s, strlen(s), MSG_NOSIGNAL);
 }
 
-static int connect_to(const char *host, const char *port) {
+/* The machine itself and its link, where an instance's metadata are. */
+static bool is_near(const struct sockaddr *a) {
+    if (a->sa_family == AF_INET) {
+        uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr);
+        return ip >> 24 == 127 || ip >> 24 == 0 || ip >> 16 == 0xa9fe;
+    }
+    const struct in6_addr *ip = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    return a->sa_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(ip) || IN6_IS_ADDR_LINKLOCAL(ip) ||
+           IN6_IS_ADDR_UNSPECIFIED(ip) || IN6_IS_ADDR_V4MAPPED(ip);
+}
+
+/* far: only to other machines. */
+static int connect_to(const char *host, const char *port, bool far) {
     struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int fd = -1;
     if (getaddrinfo(host, port, &hint, &list) != 0) return -1;
     for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
         int e = 0;
         socklen_t n = sizeof e;
+        if (far && is_near(a->ai_addr)) continue;
         fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0) continue;
         bool ok = connect(fd, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS;
@@ -113,7 +126,8 @@ static void serve(const struct proxy_config *cfg, int client) {
     }
     struct proxy_upstream up = {0};
     proxy_upstream_for(cfg, q.host, q.connect, &up);
-    GP_AUTO_FD int server = up.host[0] ? connect_to(up.host, up.port) : connect_to(q.host, q.port);
+    bool listed = proxy_allows(cfg, q.host, q.port, false);
+    GP_AUTO_FD int server = up.host[0] ? connect_to(up.host, up.port, false) : connect_to(q.host, q.port, !listed);
     if (server < 0) {
         reply(client, "502 Bad Gateway", "the machine could not reach that host");
         return;

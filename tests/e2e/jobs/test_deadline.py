@@ -94,3 +94,14 @@ def test_an_extension_meanwhile_counts(gpuprov, spec):
     assert p.returncode == 0 and out.count("done") == 2, err
     other.communicate(timeout=60)
     assert other.returncode == 0
+
+
+def test_a_job_that_would_be_stopped_at_once_does_not_begin(gpuprov, spec, tmp_path):
+    """The nodes of `up` are left alone."""
+    spec.write_text(SPEC.replace("ttl: 2m", "ttl: 90s"))
+    gpuprov("up", spec)
+    gpuprov("extend", "late", "60s")
+    wait_for(lambda: seconds(gpuprov.json("status", "late")["stacks"][0]["expires"]) - time.time() < 29, 60)
+    err = gpuprov("run", spec, code=1).err
+    assert "and a job would be stopped at once: run 'gpuprov extend late 2h' first" in err
+    assert not (tmp_path / "results").exists()

@@ -46,11 +46,13 @@ def test_packages_come_through_the_proxy(gpuprov, spec, tmp_path):
         assert any(line.startswith("200 /simple/gpuprov-snake/") for line in index.log)
         # the node's own network has no way there, and the proxy has none to other ports
         script = "import urllib.request as u; u.install_opener(u.build_opener(u.ProxyHandler(%s))); u.urlopen('%s', timeout=5)"
-        for proxies, url in (("{}", index.url), ("{'http': PROXY}", "http://127.0.0.1:%d" % free_port())):
+        for proxies, url in (("{}", index.url), ("{'http': PROXY}", "http://127.0.0.1:%d" % free_port()),
+                             ("{'https': PROXY}", "https://localhost"), ("{'https': PROXY}", "https://169.254.169.254")):
             proxy = gpuprov("ssh", "snakes", "--", "sed -n 's/^proxy = //p' /etc/pip.conf").out.strip()
             text = script % (proxies.replace("PROXY", repr(proxy)), url)
             refused = gpuprov("ssh", "snakes", "--", "python3 -c \"%s\"" % text, code=1)
-            assert ("403" if "PROXY" in proxies else "URLError") in refused.err
+            why = {"{}": "URLError", "{'http': PROXY}": "403"}.get(proxies, "502 Bad Gateway")
+            assert why in refused.err
     finally:
         gpuprov("down", "snakes", code=None)
         index.close()
