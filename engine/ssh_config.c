@@ -60,7 +60,8 @@ static int write_config(struct engine *e, const struct spec *spec, const char *n
     int r = run_open_journaled(e, spec, name, &run, err);
     if (r != 0) return r;
     r = reconcile(run, NULL, err);
-    if (r == 0 && run->stack.uid == NULL) r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s': run 'gpuprov up' to launch it", name);
+    if (r == 0 && run->stack.uid == NULL)
+        r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s': run 'gpuprov up' to launch it", name);
     if (r == 0) r = login_key_get(run, false, err);
     if (r == 0) r = stack_dir_path(e, run->stack.uid, &c.dir, err);
     if (r == 0) r = fs_mkdirs(c.dir, 0700, err);
