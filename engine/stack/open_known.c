@@ -162,10 +162,13 @@ static int open_all(struct run *run, struct gp_error *err) {
     } else if (run->e->opts.owner != NULL) run->owner = xstrdup(run->e->opts.owner);
     else if (run->providers.len > 0) run->owner = xstrdup(run->providers.items[0]->owner);
     if (holder != NULL || run->ending) return 0;
+    bool aside = false;
+    for (size_t i = 0; i < run->look.covered.list.len; i++) aside = aside || run->look.covered.list.items[i].aside;
     if (ended && !run->looking && coverage_whole(&run->look.covered))
         return gp_fail(err, GP_ENOTFOUND,
-                       "'%s' is gone: 'gpuprov down' destroyed it at %s; 'gpuprov logs %s' prints its events",
-                       run->stack.name, when, run->stack.name);
+                       "'%s' is gone: 'gpuprov down' destroyed it at %s; 'gpuprov logs %s' prints its events%s",
+                       run->stack.name, when, run->stack.name,
+                       aside ? " (clouds without credentials here were not searched for a new one)" : "");
     const struct look *gap = coverage_gap(&run->look.covered);
     struct gp_error why = {0};
     GP_AUTO_FREE char *what = xasprintf("stack '%s' may exist", run->stack.name);
