@@ -248,10 +248,51 @@ static int fetch_file(struct job *j, struct bucket_object *o, struct gp_error *e
     return 0;
 }
 
+/* The folder of some object. */
+static bool is_parent(const struct job *j, const char *path) {
+    GP_AUTO_FREE char *head = xasprintf("%s/", path);
+    size_t from = 0, to = j->there.list.len;
+    while (from < to) { /* the first object that is not before it */
+        size_t mid = from + (to - from) / 2;
+        if (strcmp(j->there.list.items[mid].path, head) < 0) from = mid + 1;
+        else to = mid;
+    }
+    return from < j->there.list.len && str_starts(j->there.list.items[from].path, head);
+}
+
+/* Removes what is no object, and no folder of one; so no link is left that a file would be written through. */
+static int prune(const struct job *j, int dir, const char *path, struct gp_error *err) {
+    GP_AUTO_STRV struct strv names = {0};
+    int r = names_in(dir, &names, err);
+    for (size_t i = 0; r == 0 && i < names.n; i++) {
+        GP_AUTO_FREE char *below = path[0] != '\0' ? xasprintf("%s/%s", path, names.v[i]) : xstrdup(names.v[i]);
+        GP_AUTO_FREE char *whole = fs_join(j->folder, below);
+        struct stat st;
+        if (fstatat(dir, names.v[i], &st, AT_SYMLINK_NOFOLLOW) != 0)
+            return gp_fail_errno(err, GP_EIO, errno, "'%s' could not be read", whole);
+        if (S_ISREG(st.st_mode) && bucket_objects_find(&j->there, below) != NULL) continue;
+        if (!S_ISDIR(st.st_mode) || !is_parent(j, below)) {
+            r = fs_remove_tree(whole, err);
+            continue;
+        }
+        GP_AUTO_FD int fd = openat(dir, names.v[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "'%s' could not be read", whole);
+        r = prune(j, fd, below, err);
+    }
+    return r;
+}
+
+static int prune_all(const struct job *j, struct gp_error *err) {
+    GP_AUTO_FD int dir = open(j->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0) return gp_fail_errno(err, GP_EIO, errno, "'%s' could not be read", j->folder);
+    return prune(j, dir, "", err);
+}
+
 int bucket_down(struct bucket *b, const char *folder, struct tree_stats *ret, struct gp_error *err) {
     struct job j = {.b = b, .folder = folder, .stats = ret};
     int r = b->ops->list(b, &j.there, err);
     if (r == 0) r = fs_mkdirs(folder, 0700, err);
+    if (r == 0) r = prune_all(&j, err);
     ret->left_out += j.there.left_out;
     strv_copy(&ret->notes, &j.there.notes);
     for (size_t i = 0; r == 0 && i < j.there.list.len; i++) r = fetch_file(&j, &j.there.list.items[i], err);

@@ -89,6 +89,11 @@ def staged(gpuprov):
     return [p for p in (gpuprov.state / "buckets").rglob("*") if p.is_file()]
 
 
+def folder_of(gpuprov, to):
+    """Where its files are on this machine."""
+    return gpuprov.state / "buckets/train" / hashlib.sha256(to.encode()).hexdigest()[:16]
+
+
 def nothing_runs(gpuprov):
     assert gpuprov.json("status")["stacks"] == []
 
@@ -234,6 +239,21 @@ def test_keys_that_are_no_paths_are_left_out(gpuprov, job, store, tmp_path):
     assert sum("not the name of a file" in w for w in warnings) == len(bad)
     assert any("state/file/below" in w or "file/below" in w for w in warnings)
     assert not list(tmp_path.rglob("*evil*"))
+
+
+def test_what_a_killed_fetch_left_is_no_part_of_the_checkpoint(gpuprov, job, store, tmp_path):
+    for key in ["state/n", "state/deep/er/n", "state/was-folder", "state/was-link/n"]:
+        store.put(key, "fine")
+    part = folder_of(gpuprov, "s3://results/state").with_suffix(".part")
+    for name in ["stale", "deep/stale", "deep/er/n", "deep/er/stale", "gone/a/b", "was-folder/below"]:
+        (part / name).parent.mkdir(parents=True, exist_ok=True)
+        (part / name).write_text("old")
+    (tmp_path / "outside").mkdir()
+    (part / "was-link").symlink_to(tmp_path / "outside")
+    result = gpuprov("run", "--json", job("cd ckpt; find . | sort; cat deep/er/n", more=CHECKPOINT), env=store.env)
+    lines = [e["line"] for e in result.events if "line" in e]
+    assert lines == [".", "./deep", "./deep/er", "./deep/er/n", "./n", "./was-folder", "./was-link", "./was-link/n", "fine"]
+    assert not list((tmp_path / "outside").iterdir()) and not staged(gpuprov)
 
 
 @pytest.mark.parametrize("how", ["short", "other", "longer"])
