@@ -56,6 +56,57 @@ int job_bucket_check(const struct job_session *s, struct gp_error *err) {
     return r;
 }
 
+/* --- the mark of a folder that has more than its bucket --- */
+
+/* {"to": URL} beside the folder. */
+static char *mark_path(const char *folder) { return xasprintf("%s.unsent.json", folder); }
+
+static void unmark(const char *folder) {
+    GP_AUTO_FREE char *mark = mark_path(folder);
+    unlink(mark);
+}
+
+int job_bucket_mark(const struct job_bucket_of *of, const char *to, bool *ret_new, struct gp_error *err) {
+    GP_AUTO_FREE char *base = stack_folder(of->e, of->stack);
+    GP_AUTO_FREE char *folder = job_bucket_folder(of->e, of->stack, to);
+    *ret_new = false;
+    if (!bucket_url_is(to)) return 0;
+    GP_AUTO_FREE char *mark = mark_path(folder);
+    if (fs_exists(mark)) return 0;
+    GP_AUTO_JSON json_t *j = json_pack("{s:s}", "to", to);
+    GP_AUTO_FREE char *text = json_text_exact(j, 0);
+    int r = fs_mkdirs(base, 0700, err);
+    if (r == 0) r = fs_write_atomic(mark, text, strlen(text), 0600, err);
+    *ret_new = r == 0;
+    return r;
+}
+
+void job_bucket_unmark(const struct job_bucket_of *of, const char *to) {
+    GP_AUTO_FREE char *folder = job_bucket_folder(of->e, of->stack, to);
+    if (bucket_url_is(to)) unmark(folder);
+}
+
+/* Whether the folder may have something that the bucket `to` does not have. */
+static int is_unsent(const char *folder, const char *to, bool *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *mark = mark_path(folder);
+    GP_AUTO_STR struct str text = {0};
+    GP_AUTO_JSON json_t *j = NULL;
+    struct gp_error why = {0};
+    *ret = false;
+    int r = fs_read(mark, NOTE_MAX, &text, &why);
+    if (r == -GP_ENOTFOUND) return 0;
+    if (r == 0) r = json_parse(text.s != NULL ? text.s : "", text.len, mark, &j, &why);
+    if (r == 0 && (json_object_size(j) != 1 || strcmp(json_str(j, "to", ""), to) != 0))
+        r = gp_fail(&why, GP_EIO, "'%s' does not name the bucket '%s'", mark, to);
+    if (r != 0)
+        return gp_fail(err, GP_EIO,
+                       "%.300s: whether '%s' was sent is not known: copy what you need of it, and remove both to take "
+                       "what the bucket has",
+                       why.msg, folder);
+    *ret = fs_exists(folder);
+    return 0;
+}
+
 /* --- from the bucket --- */
 
 static void say_notes(const struct event_sink *sink, const struct tree_stats *stats) {
@@ -63,7 +114,7 @@ static void say_notes(const struct event_sink *sink, const struct tree_stats *st
         event_emit(sink, -1, NODE_READY, EVENT_WARN, "files", "%s", stats->notes.v[i]);
 }
 
-/* Into a folder of its own, which is renamed when all is there. */
+/* Into a folder of its own, which replaces the one that is here when all is there. */
 static int fetch_all(const struct job_session *s, const char *to, const char *folder, struct gp_error *err) {
     const struct job_bucket_of of = of_session(s);
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
@@ -73,7 +124,9 @@ static int fetch_all(const struct job_session *s, const char *to, const char *fo
     if (r == 0) r = bucket_down(b, part, &stats, err);
     say_notes(of.sink, &stats);
     if (r != 0) return gp_wrap(err, "the checkpoint could not be fetched");
-    if (stats.files == 0) return fs_remove_tree(part, err);
+    unmark(folder);
+    r = fs_remove_tree(folder, err);
+    if (r != 0 || stats.files == 0) return r != 0 ? r : fs_remove_tree(part, err);
     event_emit(of.sink, -1, NODE_READY, EVENT_INFO, "files",
                "checkpoint: %llu of %llu files fetched from '%s' (%.1f MB)", (unsigned long long)stats.files_sent,
                (unsigned long long)stats.files, to, (double)stats.bytes_sent / 1e6);
@@ -87,7 +140,9 @@ int job_bucket_bring(struct job_session *s, struct gp_error *err) {
     if (s->brought || c->path == NULL || !bucket_url_is(c->to)) return 0;
     s->brought = true;
     GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, c->to);
-    if (!fs_exists(folder)) return fetch_all(s, c->to, folder, err);
+    bool unsent = false;
+    int r = is_unsent(folder, c->to, &unsent, err);
+    if (r != 0 || !unsent) return r != 0 ? r : fetch_all(s, c->to, folder, err);
     event_emit(of.sink, -1, NODE_READY, EVENT_WARN, "files",
                "the checkpoint of a run that ended before it was sent is used: '%s', and not what '%s' has", folder,
                c->to);
@@ -102,8 +157,10 @@ int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct 
     if (!bucket_url_is(to)) return 0;
     GP_AUTO_FREE char *folder = job_bucket_folder(of->e, of->stack, to);
     GP_AUTO_FREE char *note = xasprintf("%s.upload", folder);
+    uint64_t links = 0;
     int r = bucket_open(to, cancel, &b, err);
-    if (r == 0) r = bucket_up(b, folder, note, ret, err);
+    if (r == 0) r = bucket_up(b, folder, note, ret, &links, err);
+    if (r == 0 && ret->left_out == links) unmark(folder);
     say_notes(of->sink, ret);
     if (r == 0 && ret->files > 0)
         event_emit(of->sink, -1, NODE_READY, EVENT_INFO, "files", "%llu of %llu files sent to '%s' (%.1f MB)",
@@ -145,6 +202,7 @@ static int send_one(struct job_session *s, const char *to, bool output, struct g
     /* aside, else they would count as outputs of the next job */
     GP_AUTO_FREE char *aside = xasprintf("%s.kept-%lld", folder, (long long)clock_wall_s());
     bool moved = !fs_exists(aside) && rename(folder, aside) == 0;
+    if (moved) unmark(folder);
     return gp_fail(err, GP_EIO, "'%s': %llu of the outputs cannot be kept in a bucket, and stay in '%s': first %.200s",
                    of.stack, (unsigned long long)stats.left_out, moved ? aside : folder,
                    stats.notes.n > 0 ? stats.notes.v[0] : "");
@@ -195,6 +253,12 @@ static void unlink_note(const struct job_session *s) {
     unlink(note);
 }
 
+/* The mark first: what is left of a folder must not be used. */
+static void remove_folder(const char *folder) {
+    unmark(folder);
+    (void)fs_remove_tree(folder, NULL);
+}
+
 /* The folder is the only place of some files. */
 static bool left_out_of(const struct job_result *ret, const char *to) {
     for (size_t i = ret->stored.len; i > 0; i--)
@@ -208,7 +272,7 @@ void job_bucket_done(const struct job_session *s) {
         const char *to = place_at(job, i);
         GP_AUTO_FREE char *folder = job_bucket_folder(s->e, s->def.spec->name, to);
         bool output = i < job->outputs.len;
-        if (bucket_url_is(to) && !(output && left_out_of(s->ret, to))) (void)fs_remove_tree(folder, NULL);
+        if (bucket_url_is(to) && !(output && left_out_of(s->ret, to))) remove_folder(folder);
     }
     unlink_note(s);
 }
@@ -290,7 +354,7 @@ static int send_others(const struct job_session *s, const struct note *n, const 
     }
     for (size_t i = 0; i < n->to.n; i++) {
         GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, n->to.v[i]);
-        (void)fs_remove_tree(folder, NULL);
+        remove_folder(folder);
     }
     unlink_note(s);
     return 0;

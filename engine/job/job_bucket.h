@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs and checkpoints whose place is a bucket. They are fetched from the nodes into a folder of this machine, below
- * the state folder, and sent from there; no node gets credentials. Such a folder exists as long as it may have
- * something that the bucket does not have. Blocks on the network. The verb's thread, but for job_bucket_put. */
+ * the state folder, and sent from there; no node gets credentials. A mark beside such a folder exists as long as it may
+ * have something that the bucket does not have. Blocks on the network. The verb's thread, but for job_bucket_mark,
+ * _unmark and _put. */
 #ifndef GP_ENGINE_JOB_BUCKET_H
 #define GP_ENGINE_JOB_BUCKET_H
 
@@ -14,8 +15,9 @@ char *job_bucket_folder(const struct engine *e, const char *stack, const char *t
 /* Whether the spec's buckets can be listed and written with the credentials of this machine: before anything is
  * launched. */
 int job_bucket_check(const struct job_session *s, struct gp_error *err);
-/* Fetches the checkpoint from its bucket if its folder is not here: before anything is launched, and once per session.
- * A folder that is here was not sent to the end by a gpuprov that was killed or refused: it is used, with a warning. */
+/* Fetches the checkpoint from its bucket, in place of a folder that is here: before anything is launched, and once per
+ * session. A folder with a mark was not sent to the end by a gpuprov that was killed or refused: it is used, with a
+ * warning. -GP_EIO: also a mark that is not sound. */
 int job_bucket_bring(struct job_session *s, struct gp_error *err);
 /* Whose files: borrowed. */
 struct job_bucket_of {
@@ -23,7 +25,13 @@ struct job_bucket_of {
     const struct event_sink *sink;
     const char *stack;
 };
-/* Sends the folder of `to`, with an event; 0 if `to` is no bucket. Any thread. */
+/* Marks the folder of `to`, on disk, before files of nodes come into it; 0 if `to` is no bucket. *ret_new: it had no
+ * mark. Any thread. */
+int job_bucket_mark(const struct job_bucket_of *of, const char *to, bool *ret_new, struct gp_error *err);
+/* Nothing came after a new mark. Any thread. */
+void job_bucket_unmark(const struct job_bucket_of *of, const char *to);
+/* Sends the folder of `to`, with an event, and removes its mark if the bucket has all of it but links to folders; 0 if
+ * `to` is no bucket. Any thread, but not while files come into it. */
 int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct gp_cancel *cancel,
                    struct tree_stats *ret, struct gp_error *err);
 /* Sends all folders of the job. Sets s->unsent, or s->unkept; ret->stored has what was done. The first failure is err,

@@ -335,18 +335,36 @@ static void say_where(const struct run *run, const struct batch *b, const char *
               files == 1 ? "is" : "are", to);
 }
 
+static struct job_bucket_of bucket_of(const struct run *run) {
+    return (struct job_bucket_of){.e = run->e, .sink = &run->sink, .stack = run->stack.name};
+}
+
+/* Whether any transfer may have brought something. */
+static bool any_came(const struct batch *b) {
+    for (size_t i = 0; i < b->list.len; i++)
+        if (b->list.items[i].rc != -GP_ENOTFOUND) return true;
+    return false;
+}
+
 /* One output of all nodes. */
 static int fetch(struct job_nodes *all, const char *path, const char *to, struct job_result *ret, struct patience *p,
                  struct gp_error *err) {
     GP_CLEANUP(batch_clear) struct batch b = {0};
+    const struct job_bucket_of of = bucket_of(all->run);
     size_t absent = 0;
-    int r = 0;
+    bool new = false;
+    int r = job_bucket_mark(&of, to, &new, err);
+    if (r != 0) {
+        p->left = true;
+        return r;
+    }
     for (size_t i = 0; i < all->len; i++)
         if (all->items[i].used && !all->items[i].away && !all->items[i].gone)
             add_fetch(&b, &all->items[i].n->link, all->run, (int)i, path, to, several(all));
     tell_begin(&b);
     batch_run(&b);
     fetch_again(all, &b, p);
+    if (new && !any_came(&b)) job_bucket_unmark(&of, to);
     for (size_t i = 0; i < b.list.len; i++) {
         struct one *o = &b.list.items[i];
         absent += o->rc == -GP_ENOTFOUND;
@@ -425,7 +443,7 @@ static void add_item(struct job_backup *b, const char *path, const char *to, int
 /* What came goes on to its bucket. */
 static void store(const struct job_backup *b, const struct backup_item *item) {
     const struct run *run = b->all->run;
-    const struct job_bucket_of of = {.e = run->e, .sink = &run->sink, .stack = run->stack.name};
+    const struct job_bucket_of of = bucket_of(run);
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
     struct gp_error why = {0};
     int r = job_bucket_put(&of, item->to, &b->quit, &stats, &why);
@@ -435,11 +453,19 @@ static void store(const struct job_backup *b, const struct backup_item *item) {
 
 static void backup_one(struct job_backup *b, const struct backup_item *item) {
     GP_CLEANUP(batch_clear) struct batch batch = {0};
-    bool came = false;
+    const struct job_bucket_of of = bucket_of(b->all->run);
+    struct gp_error why = {0};
+    bool came = false, new = false;
+    if (job_bucket_mark(&of, item->to, &new, &why) != 0) {
+        run_event(b->all->run, -1, NODE_READY, EVENT_WARN, "files", "could not fetch '%s' yet: %s", item->path,
+                  why.msg);
+        return;
+    }
     for (size_t i = 0; i < b->all->len; i++)
         if (b->all->items[i].used)
             add_fetch(&batch, &b->links[i], b->all->run, (int)i, item->path, item->to, several(b->all));
     batch_run(&batch);
+    if (new && !any_came(&batch)) job_bucket_unmark(&of, item->to);
     for (size_t i = 0; i < batch.list.len; i++) {
         const struct one *o = &batch.list.items[i];
         node_link_close(o->link); /* an idle connection would not be missed until the next time */

@@ -25,6 +25,7 @@ struct job {
     char *real; /* the folder without links */
     struct bucket_objects there;
     struct tree_stats *stats;
+    uint64_t links; /* to folders, left out */
 };
 
 static void left_out(struct job *j, const char *path, const char *why) {
@@ -151,6 +152,7 @@ static int send_entry(struct job *j, int dir, const char *name, const char *path
     }
     if (S_ISDIR(st.st_mode) && !link && depth < DEPTH_MAX) return send_folder(j, fd, path, depth + 1, err);
     if (!S_ISREG(st.st_mode)) {
+        j->links += link && S_ISDIR(st.st_mode);
         left_out(j, path, link ? "a link to a folder cannot be kept in a bucket" : "neither a file nor a folder");
         return 0;
     }
@@ -177,8 +179,10 @@ static int end_unfinished(struct job *j, struct gp_error *err) {
     return r;
 }
 
-int bucket_up(struct bucket *b, const char *folder, const char *note, struct tree_stats *ret, struct gp_error *err) {
+int bucket_up(struct bucket *b, const char *folder, const char *note, struct tree_stats *ret, uint64_t *ret_links,
+              struct gp_error *err) {
     struct job j = {.b = b, .folder = folder, .note = note, .stats = ret};
+    *ret_links = 0;
     int r = end_unfinished(&j, err);
     if (r != 0) return r;
     GP_AUTO_FD int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -188,6 +192,7 @@ int bucket_up(struct bucket *b, const char *folder, const char *note, struct tre
     if (j.real == NULL) return gp_fail_errno(err, GP_EIO, errno, "'%s' could not be read", folder);
     r = b->ops->list(b, &j.there, err);
     if (r == 0) r = send_folder(&j, dir, "", 0, err);
+    *ret_links = j.links;
     free(j.real);
     bucket_objects_clear(&j.there);
     return r;

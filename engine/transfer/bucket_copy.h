@@ -14,11 +14,13 @@
 #include "providers/bucket/bucket.h"
 #include "tree/tree.h"
 
-/* An absent folder has no files. note: a file beside the folder (struct bucket_put), which also ends the upload of a
+/* An absent folder has no files. *ret_links: how many of ret->left_out are links to folders of it, whose files are sent
+ * under their own names. note: a file beside the folder (struct bucket_put), which also ends the upload of a
  * killed gpuprov. */
-int bucket_up(struct bucket *b, const char *folder, const char *note, struct tree_stats *ret, struct gp_error *err);
-/* Into a folder of which nobody else writes, made where absent. What is there and is not in the bucket is removed first:
- * an earlier call that was killed may have left it. A file whose hash differs from the stored one is removed:
+int bucket_up(struct bucket *b, const char *folder, const char *note, struct tree_stats *ret, uint64_t *ret_links,
+              struct gp_error *err);
+/* Into a folder of which nobody else writes, made where absent. What is there and is not in the bucket is removed
+ * first: an earlier call that was killed may have left it. A file whose hash differs from the stored one is removed:
  * -GP_EPROTO. */
 int bucket_down(struct bucket *b, const char *folder, struct tree_stats *ret, struct gp_error *err);
 

@@ -300,25 +300,81 @@ def test_outputs_come_while_the_job_runs(gpuprov, job, store, tmp_path):
     nothing_runs(gpuprov)
 
 
-@pytest.mark.long
-def test_a_checkpoint_that_a_killed_run_did_not_send_is_used(gpuprov, job, store, tmp_path):
-    """What is here may be newer than the bucket, and is reported."""
-    spec = job("mkdir -p ckpt; n=$(cat ckpt/n 2>/dev/null || echo 0); echo from $n; while [ $n -lt 1000 ] && [ ! -e fast ]; do "
-               "n=$((n + 1)); echo $n >ckpt/.n && mv ckpt/.n ckpt/n; sleep 0.1; done", more=CHECKPOINT)
+COUNTS = ("mkdir -p ckpt; n=$(cat ckpt/n 2>/dev/null || echo 0); echo from $n; ls ckpt; "
+          "while [ $n -lt 1000 ] && [ ! -e fast ]; do n=$((n + 1)); echo $n >ckpt/.n && mv ckpt/.n ckpt/n; sleep 0.1; done")
+
+
+def lines_of(result):
+    return [e["line"] for e in result.events if "line" in e]
+
+
+def mark_of(gpuprov):
+    return folder_of(gpuprov, "s3://results/state").with_suffix(".unsent.json")
+
+
+def test_a_checkpoint_that_a_killed_run_did_not_send_is_used(gpuprov, job, store, proxy, tmp_path):
+    """It is newer than the bucket, and is reported."""
+    refusal = {"on": True}
+    proxy.rule(lambda r: is_object(r) and r.path.endswith("/n") and refusal["on"], xml_error(403, "AccessDenied"))
+    here = folder_of(gpuprov, "s3://results/state") / "n"
+    spec = job(COUNTS, more=CHECKPOINT)
     store.put("state/n", "1\n")
     p = gpuprov.popen("run", spec, env=store.env)
-    wait_for(lambda: store.read("state/n") != b"1\n", 120)
+    wait_for(lambda: here.is_file() and here.read_text() not in ("", "1\n"), 120)
     p.kill()
     p.communicate()
     gpuprov("down", "train")
-    step = int(next(f for f in staged(gpuprov) if f.name == "n").read_text())
+    step = int(here.read_text())
     (tmp_path / "work/fast").write_text("")
-    store.put("state/n", "1\n")
+    refusal["on"] = False
+
+    mark = mark_of(gpuprov)
+    whole = mark.read_text()
+    for bad in ["", "{", "{}", '{"to": "s3://results/runs/a"}', whole[:-1] + ', "more": 1}', "[]"]:
+        mark.write_text(bad)
+        refused = gpuprov("run", spec, code=1, env=store.env).err
+        assert str(mark) in refused and str(here.parent) in refused and "remove both" in refused
+    mark.write_text(whole)
     result = gpuprov("run", "--json", spec, env=store.env)
-    assert [e["line"] for e in result.events if "line" in e] == [f"from {step}"] and step > 1
+    assert lines_of(result) == [f"from {step}", "n"] and step > 1
     assert any("before it was sent is used" in e.get("text", "") for e in result.events)
     assert not staged(gpuprov)
     nothing_runs(gpuprov)
+
+
+def test_a_checkpoint_that_was_sent_gives_way_to_another_machines(gpuprov, job, store, tmp_path):
+    """After `run --detach` nothing came from a node: the folder here is a copy of the bucket, and becomes old."""
+    spec = job(COUNTS, more=CHECKPOINT)
+    for key in ["state/n", "state/old"]:
+        store.put(key, "1\n")
+    gpuprov("run", "--detach", spec, env=store.env)
+    assert sorted(p.name for p in staged(gpuprov)) == ["n", "old"]
+    gpuprov("down", "train")
+    store.put("state/n", "70\n")
+    store.s3.delete_object(Bucket="results", Key="state/old")
+    (tmp_path / "work/fast").write_text("")
+    result = gpuprov("run", "--json", spec, env=store.env)
+    assert lines_of(result) == ["from 70", "n"] and store.read("state/n") == b"70\n"
+    assert not any("before it was sent" in e.get("text", "") for e in result.events)
+    assert not staged(gpuprov)
+
+
+def test_a_checkpoint_from_nodes_that_was_sent_gives_way_too(gpuprov, job, store, proxy):
+    """The outputs of a failed job were refused, its checkpoint was not."""
+    refusal = {"on": True}
+    proxy.rule(lambda r: is_object(r) and "/runs/a/" in r.path and refusal["on"], xml_error(403, "AccessDenied"))
+    spec = job("mkdir -p ckpt out; echo from $(cat ckpt/n); echo 2 >ckpt/n; echo $(cat ckpt/n) >out/o; [ -e ckpt/go ]",
+               more=CHECKPOINT)
+    store.put("state/n", "1\n")
+    gpuprov("run", "--json", spec, code=9, env=store.env)
+    assert store.read("state/n") == b"2\n" and folder_of(gpuprov, "s3://results/state").is_dir()
+    assert not mark_of(gpuprov).exists()
+    refusal["on"] = False
+    store.put("state/n", "50\n")
+    store.put("state/go", "")
+    result = gpuprov("run", "--json", spec, env=store.env)
+    assert lines_of(result) == ["from 50"] and store.read("runs/a/o") == b"2\n"
+    assert not staged(gpuprov)
 
 
 @pytest.mark.long
