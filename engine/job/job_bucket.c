@@ -181,8 +181,16 @@ static void note_stored(struct job_result *ret, const char *to, const struct tre
     vec_push(&ret->stored, one);
 }
 
-/* One place. What cannot be kept in a bucket is an error of outputs, because it is nowhere else; of a checkpoint it is
- * often a link, and reported only. */
+/* The folder is the only place of some files: gets a name of its own, that the next job neither uses nor replaces.
+ * Where it is now; caller frees. */
+static char *put_aside(const char *folder) {
+    GP_AUTO_FREE char *aside = xasprintf("%s.kept-%lld", folder, (long long)clock_wall_s());
+    if (fs_exists(aside) || rename(folder, aside) != 0) return xstrdup(folder);
+    unmark(folder);
+    return xstrdup(aside);
+}
+
+/* One place. What cannot be kept in a bucket is an error of outputs; a checkpoint goes on (job_bucket_done). */
 static int send_one(struct job_session *s, const char *to, bool output, struct gp_error *err) {
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
     const struct job_bucket_of of = of_session(s);
@@ -199,12 +207,9 @@ static int send_one(struct job_session *s, const char *to, bool output, struct g
     note_stored(s->ret, to, &stats, NULL);
     if (stats.left_out == 0 || !output) return 0;
     s->unkept = true;
-    /* aside, else they would count as outputs of the next job */
-    GP_AUTO_FREE char *aside = xasprintf("%s.kept-%lld", folder, (long long)clock_wall_s());
-    bool moved = !fs_exists(aside) && rename(folder, aside) == 0;
-    if (moved) unmark(folder);
+    GP_AUTO_FREE char *kept = put_aside(folder); /* else they would count as outputs of the next job */
     return gp_fail(err, GP_EIO, "'%s': %llu of the outputs cannot be kept in a bucket, and stay in '%s': first %.200s",
-                   of.stack, (unsigned long long)stats.left_out, moved ? aside : folder,
+                   of.stack, (unsigned long long)stats.left_out, kept,
                    stats.notes.n > 0 ? stats.notes.v[0] : "");
 }
 
@@ -266,13 +271,28 @@ static bool left_out_of(const struct job_result *ret, const char *to) {
     return false;
 }
 
+/* Of a checkpoint that has more than links to folders. */
+static bool keep_checkpoint(const struct job_session *s, const char *folder, const char *to) {
+    const struct job_bucket_of of = of_session(s);
+    struct gp_error why = {0};
+    bool unsent = false;
+    if (!fs_exists(folder) || (is_unsent(folder, to, &unsent, &why) == 0 && !unsent)) return false;
+    GP_AUTO_FREE char *kept = put_aside(folder);
+    event_emit(of.sink, -1, NODE_READY, EVENT_WARN, "files",
+               "'%s': some files of the checkpoint are not in '%s', and stay in '%s': copy what you need of it, and "
+               "remove it%s%s",
+               of.stack, to, kept, why.code != GP_OK ? ": " : "", why.msg);
+    return true;
+}
+
 void job_bucket_done(const struct job_session *s) {
     const struct spec_job *job = &s->def.spec->job;
     for (size_t i = 0; place_at(job, i) != NULL; i++) {
         const char *to = place_at(job, i);
         GP_AUTO_FREE char *folder = job_bucket_folder(s->e, s->def.spec->name, to);
         bool output = i < job->outputs.len;
-        if (bucket_url_is(to) && !(output && left_out_of(s->ret, to))) remove_folder(folder);
+        if (!bucket_url_is(to)) continue;
+        if (output ? !left_out_of(s->ret, to) : !keep_checkpoint(s, folder, to)) remove_folder(folder);
     }
     unlink_note(s);
 }

@@ -39,7 +39,8 @@ int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct 
 int job_bucket_send(struct job_session *s, struct gp_error *err);
 /* The job has ended well and its nodes may go, but s->unsent: the next `run` of it only sends (job_bucket_left). */
 void job_bucket_note(const struct job_session *s);
-/* All is in the buckets that they can keep: removes the note, and the folders but those of outputs that have more. */
+/* All is in the buckets that they can keep: removes the note, and the folders but those of outputs that have more. A
+ * checkpoint's folder with a mark is renamed to FOLDER.kept-TIME, with a warning. */
 void job_bucket_done(const struct job_session *s);
 /* For a stack that does not exist: sends what is left of an earlier run. *ret_was: it was of the same job, and the
  * result is its. -GP_EUSAGE: its files are not all here, or the spec names other buckets now. Without success the note

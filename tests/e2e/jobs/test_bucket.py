@@ -413,6 +413,24 @@ def test_refused_at_the_end_and_another_place_in_the_spec(gpuprov, job, store, p
     assert (store.read("runs/a/a"), store.read("runs/a/b")) == (b"precious\n", b"other\n") and not staged(gpuprov)
 
 
+def test_what_a_bucket_cannot_keep_of_a_checkpoint_stays_here(gpuprov, job, store):
+    """But for links to folders, whose files are sent under their own names."""
+    script = "mkdir -p ckpt/step-1; echo 1 >ckpt/step-1/n; ln -sfn step-1 ckpt/newest"
+    result = gpuprov("run", "--json", job(script, more=CHECKPOINT), env=store.env)
+    assert any("a link to a folder cannot be kept" in e.get("text", "") for e in result.events) and not staged(gpuprov)
+
+    spec = job(script + "; echo only >\"ckpt/$(printf 'x\\377')\"", more=CHECKPOINT)
+    result = gpuprov("run", "--json", spec, env=store.env)
+    assert sorted(store.objects()) == ["state/step-1/n"]
+    kept, = {next(p for p in f.parents if ".kept-" in p.name) for f in staged(gpuprov)}
+    assert [f.read_text() for f in kept.iterdir() if f.is_file() and not f.is_symlink()] == ["only\n"]
+    warnings = [e["text"] for e in result.events if e.get("status") == "warn" and str(kept) in e["text"]]
+    assert len(warnings) == 1 and "'s3://results/state'" in warnings[0]
+    nothing_runs(gpuprov)
+    again = gpuprov("run", "--json", job("ls ckpt", more=CHECKPOINT), env=store.env)
+    assert [e["line"] for e in again.events if "line" in e] == ["step-1"] and kept.is_dir()
+
+
 def test_what_a_bucket_cannot_keep_does_not_hide_what_was_not_fetched(gpuprov, job, store):
     spec = job("mkdir -p out/real; echo 1 >out/real/a; ln -s real out/newest; mkfifo out/pipe")
     first = gpuprov("run", spec, code=1, env=store.env)
