@@ -190,8 +190,18 @@ static char *put_aside(const char *folder) {
     return xstrdup(aside);
 }
 
+/* What becomes of files that are here. After a success job_bucket_note has them sent, and nodes that stay still have
+ * the job; else the nodes go, and nothing remembers it. left: nodes stay. */
+static const char *advice(const struct job_session *s, bool left) {
+    const struct job_result *ret = s->ret;
+    bool succeeded = ret->id[0] != '\0' && !ret->stopped && ret->outcome.failed < 0;
+    if (!s->ends) return "the same 'gpuprov exec' sends them";
+    if (succeeded || left || s->opts->no_down) return "the same 'gpuprov run' sends them";
+    return "the next 'gpuprov run' begins the job anew, writes over files of the same name, and sends all at its end";
+}
+
 /* One place. What cannot be kept in a bucket is an error of outputs; a checkpoint goes on (job_bucket_done). */
-static int send_one(struct job_session *s, const char *to, bool output, struct gp_error *err) {
+static int send_one(struct job_session *s, const char *to, bool output, bool left, struct gp_error *err) {
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
     const struct job_bucket_of of = of_session(s);
     GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, to);
@@ -201,25 +211,24 @@ static int send_one(struct job_session *s, const char *to, bool output, struct g
     if (r != 0) {
         s->unsent = true;
         note_stored(s->ret, to, &stats, why.msg);
-        return gp_fail(err, why.code, "'%s': %.300s; the files are here in '%s', and the same 'gpuprov run' sends them",
-                       of.stack, why.msg, folder);
+        return gp_fail(err, why.code, "'%s': %.220s; the files are here in '%s': %s", of.stack, why.msg, folder,
+                       advice(s, left));
     }
     note_stored(s->ret, to, &stats, NULL);
     if (stats.left_out == 0 || !output) return 0;
     s->unkept = true;
     GP_AUTO_FREE char *kept = put_aside(folder); /* else they would count as outputs of the next job */
     return gp_fail(err, GP_EIO, "'%s': %llu of the outputs cannot be kept in a bucket, and stay in '%s': first %.200s",
-                   of.stack, (unsigned long long)stats.left_out, kept,
-                   stats.notes.n > 0 ? stats.notes.v[0] : "");
+                   of.stack, (unsigned long long)stats.left_out, kept, stats.notes.n > 0 ? stats.notes.v[0] : "");
 }
 
-int job_bucket_send(struct job_session *s, struct gp_error *err) {
+int job_bucket_send(struct job_session *s, bool left, struct gp_error *err) {
     const struct spec_job *job = &s->def.spec->job;
     int r = 0;
     s->unsent = s->unkept = false;
     for (size_t i = 0; place_at(job, i) != NULL; i++) {
         struct gp_error why = {0};
-        int one = r == -GP_ECANCELLED ? 0 : send_one(s, place_at(job, i), i < job->outputs.len, &why);
+        int one = r == -GP_ECANCELLED ? 0 : send_one(s, place_at(job, i), i < job->outputs.len, left, &why);
         if (one == 0 || (r != 0 && one != -GP_ECANCELLED)) continue;
         r = one;
         if (err != NULL) *err = why;
@@ -398,7 +407,7 @@ int job_bucket_left(struct job_session *s, bool *ret_was, struct gp_error *err) 
                "job %s has ended well and its nodes are gone: what was not sent is sent now; another 'gpuprov run' "
                "begins the job anew",
                n.id);
-    r = job_bucket_send(s, err);
+    r = job_bucket_send(s, false, err);
     if (!s->unsent) job_bucket_done(s);
     return r;
 }

@@ -35,8 +35,8 @@ void job_bucket_unmark(const struct job_bucket_of *of, const char *to);
 int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct gp_cancel *cancel,
                    struct tree_stats *ret, struct gp_error *err);
 /* Sends all folders of the job. Sets s->unsent, or s->unkept; ret->stored has what was done. The first failure is err,
- * and names the folder. */
-int job_bucket_send(struct job_session *s, struct gp_error *err);
+ * and names the folder and what becomes of it. left: the nodes stay, because they have files that are not here. */
+int job_bucket_send(struct job_session *s, bool left, struct gp_error *err);
 /* The job has ended well and its nodes may go, but s->unsent: the next `run` of it only sends (job_bucket_left). */
 void job_bucket_note(const struct job_session *s);
 /* All is in the buckets that they can keep: removes the note, and the folders but those of outputs that have more. A

@@ -251,6 +251,7 @@ static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct 
     if (r == 0 && v != 0) {
         r = v;
         *err = why;
+        if (s->unsent || s->unkept) say(s, EVENT_FAIL, files.msg);
     } else if (r == 0 && c != 0) {
         r = c;
         *err = files;

@@ -223,7 +223,7 @@ int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *er
     if (s->def.spec == NULL) return 0;
     int r = job_files_fetch(&s->all, &s->def.spec->job, s->ret, ret_left, err);
     if (r == -GP_ECANCELLED) return r;
-    int sent = job_bucket_send(s, r == 0 ? err : &why);
+    int sent = job_bucket_send(s, *ret_left, r == 0 ? err : &why);
     if (r != 0 && sent != 0) run_event(s->run, -1, NODE_READY, EVENT_WARN, "files", "%s", why.msg);
     return r != 0 ? r : sent;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs and checkpoints in buckets: moto's S3, which is not ours, and what a run must do around it."""
 import hashlib
+import signal
 import threading
 
 import pytest
@@ -196,6 +197,42 @@ def test_refused_at_the_end_the_nodes_go_and_the_next_run_only_sends(gpuprov, jo
     nothing_runs(gpuprov)
 
 
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+def test_refused_after_a_job_without_success_the_next_run_begins_anew(gpuprov, job, store, proxy, tmp_path, how):
+    refusal = {"on": True}
+    proxy.rule(lambda r: is_object(r) and refusal["on"], xml_error(403, "AccessDenied"))
+    spec = job("mkdir -p out; [ -e second ] && { echo 2 >out/both; exit 0; }; echo 1 >out/both; echo 1 >out/first; "
+               + {"failed": "exit 3", "cancelled": "sleep 600"}[how], every=", every: 1s")
+    folder = folder_of(gpuprov, "s3://results/runs/a")
+    p = gpuprov.popen("run", "--json", spec, env=store.env)
+    if how == "cancelled":
+        wait_for((folder / "first").is_file, 120)
+        p.send_signal(signal.SIGINT)
+    _out, err = p.communicate(timeout=180)
+    assert p.returncode == {"failed": 9, "cancelled": 130}[how], err
+    assert f"'{folder}'" in err and "begins the job anew, writes over files of the same name, and sends all at its end" in err
+    assert "the same 'gpuprov run' sends them" not in err
+    nothing_runs(gpuprov)
+    refusal["on"] = False
+    (tmp_path / "work/second").write_text("")
+    again = gpuprov("run", "--json", spec, env=store.env).json["job"]
+    assert not again["attached"] and again["id"] not in ("", None)
+    assert (store.read("runs/a/both"), store.read("runs/a/first")) == (b"2\n", b"1\n") and not staged(gpuprov)
+
+
+def test_refused_after_exec_the_same_exec_sends(gpuprov, job, store, proxy):
+    refusal = {"on": True}
+    proxy.rule(lambda r: is_object(r) and refusal["on"], xml_error(403, "AccessDenied"))
+    spec = job("mkdir -p out; echo 1 >out/a; exit 3")
+    gpuprov("up", "--yes", spec)
+    failed = gpuprov("exec", "--json", spec, code=9, env=store.env)
+    assert any("the same 'gpuprov exec' sends them" in e.get("text", "") for e in failed.events)
+    refusal["on"] = False
+    again = gpuprov("exec", "--json", spec, code=9, env=store.env).json["job"]
+    assert again["attached"] and again["id"] == failed.json["job"]["id"] and store.read("runs/a/a") == b"1\n"
+    assert not staged(gpuprov)
+
+
 def test_killed_in_the_upload_the_next_run_ends_it(gpuprov, job, store, proxy):
     there, go = threading.Event(), threading.Event()
 
@@ -312,6 +349,7 @@ def mark_of(gpuprov):
     return folder_of(gpuprov, "s3://results/state").with_suffix(".unsent.json")
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_a_killed_run_did_not_send_is_used(gpuprov, job, store, proxy, tmp_path):
     """It is newer than the bucket, and is reported."""
     refusal = {"on": True}
