@@ -12,6 +12,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* ru_maxrss begins with the size of the process that started this one. */
+static json_int_t peak_kib(void) {
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[256];
+    long kib = 0;
+    while (f != NULL && kib == 0 && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "VmHWM: %ld kB", &kib) != 1) kib = 0;
+    if (f != NULL) fclose(f);
+    return kib;
+}
+
 static struct gp_cancel cancel;
 
 static void on_signal(int sig) {
@@ -47,7 +58,7 @@ static void print(const struct tree_stats *s, int rc, const struct gp_error *err
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f}", "bytes_fetched", (json_int_t)s->bytes_fetched,
         "files", (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "files_sent", (json_int_t)s->files_sent,
         "bytes_sent", (json_int_t)s->bytes_sent, "removed", (json_int_t)s->removed, "left_out", (json_int_t)s->left_out,
-        "notes", notes, "took_ms", (json_int_t)took_ms, "peak_kib", (json_int_t)u.ru_maxrss, "cpu_s",
+        "notes", notes, "took_ms", (json_int_t)took_ms, "peak_kib", peak_kib(), "cpu_s",
         (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
     if (rc != 0)
         json_object_set_new(j, "error",
