@@ -244,7 +244,8 @@ def test_one_that_hangs_delays_neither_the_run_nor_the_other(drive, receiver):
     hangs, sound = receiver([0]), receiver()
     p = drive.start([{"url": hangs.url}, {"url": sound.url}], 20, "failed")
     wait_for(lambda: len(sound.events()) == 20)  # while the other one hangs
-    assert p.poll() is None and len(hangs.got) >= 1
+    wait_for(lambda: hangs.got)
+    assert p.poll() is None
     p.send_signal(signal.SIGINT)  # ends the wait
     out, err = p.communicate(timeout=60)
     assert p.returncode == 0 and out.startswith("emitted\n")
@@ -321,7 +322,8 @@ def test_a_command_that_floods_and_one_that_hangs(drive, tmp_path, receiver):
     wait_for(lambda: pid.exists() and pid.read_text().endswith("\n") and sound.events())
     # its text is in no argument, and it has a process group of its own
     assert command_line(pid.read_text().strip()) == b"sh\0/proc/self/fd/3\0"
-    assert os.getpgid(int(pid.read_text())) == int(pid.read_text()) and processes_with(b"4711.5")
+    wait_for(lambda: processes_with(b"4711.5"))
+    assert os.getpgid(int(pid.read_text())) == int(pid.read_text())
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=60)
     assert p.returncode == 0 and not processes_with(b"4711.5")
