@@ -324,8 +324,12 @@ def test_a_command_that_floods_and_one_that_hangs(drive, tmp_path, receiver):
     assert command_line(pid.read_text().strip()) == b"sh\0/proc/self/fd/3\0"
     wait_for(lambda: processes_with(b"4711.5"))
     assert os.getpgid(int(pid.read_text())) == int(pid.read_text())
+    said = p.stderr.readline()
+    while "notify[3]" not in said.splitlines()[-1]:
+        said += p.stderr.readline()
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=60)
+    err = said + p.stderr.read()
+    p.communicate(timeout=60)
     assert p.returncode == 0 and not processes_with(b"4711.5")
     assert "notify[3]: 'failed' was not delivered: the command ended with status 5" in err
     assert "notify[1]: 1 event was not delivered before the end of this run" in err
