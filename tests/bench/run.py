@@ -128,7 +128,7 @@ processes. Peak memory is the sum of PSS of all of them, sampled in a separate r
 
 | client | meaning |
 |---|---|
-| gpuprov | `tests/drivers/transfer`: what `gpuprov cp` does, without the lookup of the stack |
+| gpuprov | `tests/drivers/transfer.c`: what `gpuprov cp` does, without the lookup of the stack |
 | rsync | `rsync -a -e ssh`; to many nodes one rsync per node, all at once |
 
 Nodes are sshds on this machine, so the wall time has both ends' CPU. The column "left this machine" counts what a line to a cloud would
