@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing for the parts named: build (program and demo), test, lint.
+# Installs what is missing for the parts named: build (program and demo), test, lint, bench.
 # Only packages that are not there are asked for, by name; no service is started; the Python tools go
 # into .venv. With --check nothing is installed: what is missing is printed and the exit code is 1.
 set -eu
@@ -68,6 +68,11 @@ part_test() {
   need slurmctld slurmctld
   need slurmd slurmd
   need munge munged
+}
+
+part_bench() {
+  # the other client of the copies
+  need rsync rsync
 }
 
 part_lint() {
@@ -150,9 +155,9 @@ parts=
 for word in "$@"; do
   case $word in
   --check) check=1 ;;
-  build | test | lint) parts="$parts $word" ;;
+  build | test | lint | bench) parts="$parts $word" ;;
   *)
-    echo "usage: deps.sh [--check] build|test|lint ..." >&2
+    echo "usage: deps.sh [--check] build|test|lint|bench ..." >&2
     exit 2
     ;;
   esac

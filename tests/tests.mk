@@ -89,6 +89,6 @@ include tests/standins/standins.mk
 
 # Medians and ratios, side by side; writes docs/benchmarks.md. BENCH: words for tests/bench/run.py
 bench:
-	@$(DEPS) build test
+	@$(DEPS) build test bench
 	@$(SUBMAKE) all drivers
 	@$(TEST_ENV) $(PYTHON) tests/bench/run.py $(BENCH)
