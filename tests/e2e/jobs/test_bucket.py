@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from ec2 import CLEAN, Moto, REGION
+from job_lab import write_job
 from store_proxy import StoreProxy, xml_error
 from waiting import wait_for
 
@@ -77,11 +78,7 @@ def job(tmp_path):
     """job(SCRIPT): the path of a spec that runs it."""
 
     def write(script, nodes=1, more="", every=""):
-        (tmp_path / "work").mkdir(exist_ok=True)
-        (tmp_path / "work/job.sh").write_text(script)
-        path = tmp_path / "spec.yaml"
-        path.write_text(SPEC.format(nodes=nodes, more=more, every=every))
-        return path
+        return write_job(tmp_path, SPEC.format(nodes=nodes, more=more, every=every), script)
     return write
 
 

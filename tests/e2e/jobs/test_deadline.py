@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from job_lab import seen, write_job
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -30,21 +31,7 @@ echo up; while [ ! -e go ]; do sleep 0.1; done; echo done
 
 @pytest.fixture
 def spec(tmp_path):
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work/job.sh").write_text(LOOP)
-    path = tmp_path / "spec.yaml"
-    path.write_text(SPEC)
-    return path
-
-
-def seen(p, text):
-    read = []
-    while True:
-        line = p.stderr.readline()
-        read.append(line)
-        assert line, "it ended:\n" + "".join(read)
-        if text in line:
-            return line
+    return write_job(tmp_path, SPEC, LOOP)
 
 
 def seconds(text):
@@ -85,7 +72,8 @@ def test_an_extension_meanwhile_counts(gpuprov, spec):
     wait_for(lambda: "up" in p.stdout.readline())
     other = gpuprov.popen("attach", "late")
     was = seconds(gpuprov.json("status", "late")["stacks"][0]["expires"])
-    assert "the nodes end then, and the job with them" in seen(other, "'gpuprov extend late +1h' moves it")
+    warned = seen(other, r"'gpuprov extend late [+]1h' moves it")[-1]
+    assert "the nodes end then, and the job with them" in warned
     gpuprov("extend", "late", "30m")
     wait_for(lambda: time.time() > was + 1, 120)
     gpuprov("ssh", "late/0", "--", "touch .gpuprov/work/go")

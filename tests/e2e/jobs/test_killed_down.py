@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from snapshot import Snapshot, leftovers
+from job_lab import nothing_left, seen, write_job
+from snapshot import Snapshot
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -30,21 +31,16 @@ JOB = "mkdir -p out; touch out/$GPUPROV_JOB_ID; "
 def job(gpuprov, tmp_path):
     """job(SCRIPT, nodes=1, more=""): the path of a spec."""
     def write(script, nodes=1, more=""):
-        (tmp_path / "work").mkdir(exist_ok=True)
-        (tmp_path / "work/job.sh").write_text(JOB + script)
-        path = tmp_path / "spec.yaml"
-        path.write_text(SPEC.format(nodes=nodes) + more)
-        return path
+        return write_job(tmp_path, SPEC.format(nodes=nodes) + more, JOB + script)
     return write
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(gpuprov, tmp_path):
+def leaves_nothing(gpuprov, tmp_path):
     before = Snapshot(tmp_path)
     yield
-    assert not list((gpuprov.state / "local").glob("*"))
-    assert gpuprov.json("status")["stacks"] == [] and marks(gpuprov) == []
-    wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
+    assert marks(gpuprov) == []
+    nothing_left(gpuprov, before, tmp_path)
 
 
 def marks(gpuprov):
@@ -59,15 +55,10 @@ def killed(gpuprov, spec, text):
     """Starts a run, kills it at the first line with the text (None: as soon as there is a mark), and returns the content
     of the mark."""
     p = gpuprov.popen("run", spec)
-    read = []
     if text is None:
         wait_for(lambda: marks(gpuprov), 120)
-    while text is not None:
-        line = p.stderr.readline()
-        read.append(line)
-        assert line, "it ended:\n" + "".join(read)
-        if text in line:
-            break
+    else:
+        seen(p, text)
     p.kill()
     p.communicate()
     assert p.returncode == -signal.SIGKILL

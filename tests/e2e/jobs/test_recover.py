@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from snapshot import Snapshot, leftovers
+from job_lab import nothing_left, seen, write_job
+from snapshot import Snapshot
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -57,31 +58,15 @@ NOTICE = 's/"reason": *"exited"/"reason":"preempted"/; s/"preempted": *false/"pr
 def job(tmp_path):
     """job(FIRST, nodes=2, more=""): the path of a spec; FIRST is a part of its script."""
     def write(first, nodes=2, more="", ttl="30m"):
-        (tmp_path / "work").mkdir(exist_ok=True)
-        (tmp_path / "work/job.sh").write_text(STEPS.replace("{first}", first))
-        path = tmp_path / "spec.yaml"
-        path.write_text(SPEC.format(nodes=nodes, ttl=ttl) + more)
-        return path
+        return write_job(tmp_path, SPEC.format(nodes=nodes, ttl=ttl) + more, STEPS.replace("{first}", first))
     return write
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(gpuprov, tmp_path):
+def leaves_nothing(gpuprov, tmp_path):
     before = Snapshot(tmp_path)
     yield
-    assert not list((gpuprov.state / "local").glob("*"))
-    assert gpuprov.json("status")["stacks"] == []
-    wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
-
-
-def seen(p, text, times=1):
-    """Reads stderr of a process until that many lines have the text."""
-    read = []
-    while times > 0:
-        line = p.stderr.readline()
-        read.append(line)
-        assert line, "it ended:\n" + "".join(read)
-        times -= text in line
+    nothing_left(gpuprov, before, tmp_path)
 
 
 def lose(gpuprov, node, saved):

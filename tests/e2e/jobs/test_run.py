@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
+from job_lab import nothing_left, seen, write_job
 from small_disk import fill, small_disk
-from snapshot import Snapshot, leftovers
+from snapshot import Snapshot
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -29,29 +30,8 @@ job:
 def job(gpuprov, tmp_path):
     """job(SCRIPT, nodes=1): the path of a spec that runs it."""
     def write(script, nodes=1, more=""):
-        (tmp_path / "work").mkdir(exist_ok=True)
-        (tmp_path / "work/job.sh").write_text(script)
-        path = tmp_path / "spec.yaml"
-        path.write_text(SPEC.format(nodes=nodes) + more)
-        return path
+        return write_job(tmp_path, SPEC.format(nodes=nodes) + more, script)
     return write
-
-
-def nothing_left(gpuprov, before, tmp_path):
-    assert not list((gpuprov.state / "local").glob("*"))
-    assert gpuprov.json("status")["stacks"] == []
-    wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
-
-
-def seen(p, text):
-    """Reads stderr of a process until a line has the text."""
-    read = []
-    while True:
-        line = p.stderr.readline()
-        read.append(line)
-        assert line, "it ended:\n" + "".join(read)
-        if text in line:
-            return
 
 
 def test_files_go_there_and_results_come_back(gpuprov, job, tmp_path):

@@ -2,7 +2,6 @@
 """Bad days of `gpuprov run` that the other files of this folder leave out: Ctrl-C twice, kills while files move, the
 deadline after a kill, a gigabyte of output, odd outputs. docs/testing.md has the whole list."""
 import contextlib
-import fcntl
 import pathlib
 import re
 import signal
@@ -13,7 +12,8 @@ import time
 import pytest
 
 from conftest import sanitized
-from snapshot import Snapshot, leftovers
+from job_lab import in_use, nothing_left, seen, write_job
+from snapshot import Snapshot
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -34,36 +34,8 @@ job:
 def job(tmp_path):
     """job(SCRIPT): the path of a spec that runs it."""
     def write(script):
-        (tmp_path / "work").mkdir()
-        (tmp_path / "work/job.sh").write_text(script)
-        path = tmp_path / "spec.yaml"
-        path.write_text(SPEC)
-        return path
+        return write_job(tmp_path, SPEC, script)
     return write
-
-
-def nothing_left(gpuprov, before, tmp_path):
-    assert not list((gpuprov.state / "local").glob("*"))
-    assert gpuprov.json("status")["stacks"] == []
-    wait_for(lambda: not leftovers(before, Snapshot(tmp_path)))
-
-
-def seen(p, text):
-    """Reads stderr of a process until a line has the text. Returns what was read."""
-    read = []
-    while not read or text not in read[-1]:
-        read.append(p.stderr.readline())
-        assert read[-1], "it ended:\n" + "".join(read)
-    return "".join(read)
-
-
-@contextlib.contextmanager
-def in_use(folder):
-    """Another copy writes to the folder."""
-    folder.mkdir()
-    with open(folder / ".gpuprov-part.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 # --- signals and kills ---
@@ -81,7 +53,7 @@ def test_ctrl_c_until_it_has_ended(gpuprov, job, tmp_path, phase):
     spec = job("mkdir -p out; echo x >out/a; " + ("" if ends else "trap '' TERM; while :; do sleep 0.1; done"))
     with in_use(tmp_path / "results") if phase == "results" else contextlib.nullcontext():
         p = gpuprov.popen("run", spec)
-        read = seen(p, MARKS[phase])
+        read = "".join(seen(p, MARKS[phase]))
 
         def press():
             p.send_signal(signal.SIGINT)

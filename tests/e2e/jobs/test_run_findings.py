@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpuprov run` does not destroy the only copy of the results, nor a stack that is not its own."""
 import contextlib
-import fcntl
 import json
 import os
 import pathlib
@@ -10,6 +9,7 @@ import subprocess
 
 import pytest
 
+from job_lab import in_use, seen, write_job
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -32,32 +32,8 @@ KEPT = "the nodes stay until their deadline"
 def job(tmp_path):
     """job(SCRIPT, nodes=1): the path of a spec that runs it."""
     def write(script, nodes=1, more=""):
-        (tmp_path / "work").mkdir(exist_ok=True)
-        (tmp_path / "work/job.sh").write_text(script)
-        path = tmp_path / "spec.yaml"
-        path.write_text(SPEC.format(nodes=nodes) + more)
-        return path
+        return write_job(tmp_path, SPEC.format(nodes=nodes) + more, script)
     return write
-
-
-def seen(p, text):
-    """Reads stderr of a process until a line has the text."""
-    read = []
-    while True:
-        line = p.stderr.readline()
-        read.append(line)
-        assert line, "it ended:\n" + "".join(read)
-        if text in line:
-            return
-
-
-@contextlib.contextmanager
-def in_use(folder):
-    """Another copy writes to the folder."""
-    folder.mkdir()
-    with open(folder / ".gpuprov-part.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def sshds(gpuprov):

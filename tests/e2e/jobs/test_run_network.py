@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpuprov run` on machines of a hosts file, whose cables are pulled: ten minutes without a network in both directions. The
 ten minutes pass on the program's own clock only (tests/hosts/clock.py)."""
-import contextlib
-import fcntl
 import json
-import re
 
 import pytest
 
 from clock import Clock
 from fleet import Fleet
+from job_lab import in_use, seen
 from lab import why_not
 from waiting import wait_for
 
@@ -36,26 +34,9 @@ def inside(gpuprov, fleet, tmp_path):
     return fleet.enter(gpuprov, tmp_path)
 
 
-def seen(p, pattern):
-    """Reads stderr of a process until a line has the pattern."""
-    read = []
-    while not read or not re.search(pattern, read[-1]):
-        read.append(p.stderr.readline())
-        assert read[-1], "it ended:\n" + "".join(read)
-
-
 def stop(fleet):
     for host in fleet.nodes:
         host.sh("touch /home/ops/.gpuprov/work/stop")
-
-
-@contextlib.contextmanager
-def in_use(folder):
-    """Another copy writes to the folder."""
-    folder.mkdir(parents=True)
-    with open(folder / ".gpuprov-part.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def ten_minutes(fleet, clock, meanwhile):
