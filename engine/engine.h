@@ -72,7 +72,7 @@ void engine_close(struct engine *e);
 /* At the end of a verb, in its thread: waits until the receivers have what is queued for them, at most 10 s in the life
  * of the engine, or until engine_cancel; then drops the rest. Emits a warning for what was not delivered. */
 void engine_settle(struct engine *e);
-/* Tells the receivers that a job of a stack has ended; text: how. Verb's thread. Does not block. */
+/* Sends the end of a job of a stack to the receivers; text: how it ended. Verb's thread. Does not block. */
 void engine_job_ended(struct engine *e, const char *stack, const char *text);
 /* Callable from any thread: blocking calls return soon with -GP_ECANCELLED. */
 void engine_cancel(struct engine *e);

@@ -30,7 +30,7 @@ static int ask_for(struct approval *a, const struct plan *plan, struct gp_error 
     return r == 0 ? app_progress(inv, a->work->e, spec->name, spec->nodes, &a->work->p, err) : r;
 }
 
-/* Nobody is told of anything before a person has agreed to this spec: its receivers may be commands. */
+/* A notification may run a command of the spec, so none is sent before a person has agreed to the spec. */
 void approval_hold(const struct approval *a) {
     if (!a->yes && confirm_can_ask(a->inv)) a->work->e->notifies = false;
 }

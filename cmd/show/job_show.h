@@ -13,7 +13,7 @@ struct job_printer {
     struct app_work *work;        /* its progress changes to plain lines while the log is printed */
     bool one;                     /* a log of one node: without the rank */
     bool broken;                  /* the reader has left */
-    const struct job_result *res; /* its receivers are told how it ended; NULL: they are not */
+    const struct job_result *res; /* the end of it is sent to the receivers of `notify`; NULL: it is not */
     bool logging;                 /* the log comes now */
 };
 /* Fills the callbacks of `opts` for this printer. */

@@ -15,7 +15,7 @@ struct node_link {
     int64_t reach_timeout_ms;    /* for a reconnect */
     int64_t login_grace_ms;      /* how long "permission denied" may mean "not ready yet" at the first
                                     connect (see ssh_open_opts); reconnects have their own */
-    bool beats; /* the node has limits.controller: each new session tells it that a gpuprov is connected */
+    bool beats; /* the node has limits.controller: each new session reports to it that a gpuprov is connected */
     struct gp_cancel *cancel;
     const struct event_sink *sink;
 };

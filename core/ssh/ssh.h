@@ -110,8 +110,8 @@ struct ssh_exec_opts {
  * cancellation and local errors. After SSH_LOST the session is dead: close it. */
 int ssh_exec(struct ssh_session *s, const char *command, const struct ssh_exec_opts *opts, struct ssh_result *ret,
              struct gp_error *err);
-/* Tells a node with limits.controller that a gpuprov is connected: it stores that, and from now on something is sent
- * every 20 s while a command runs. For each new session. Blocks for a round trip. */
+/* Reports to a node with limits.controller that a gpuprov is connected: the node stores that, and from now on something
+ * is sent every 20 s while a command runs. For each new session. Blocks for a round trip. */
 void ssh_beat(struct ssh_session *s, const struct gp_cancel *cancel);
 /* ssh_exec that turns everything but exit 0 into an error naming the command and its last line. */
 int ssh_run(struct ssh_session *s, const char *what, const char *command, const struct ssh_exec_opts *opts,

@@ -37,7 +37,7 @@ void taker_free(struct taker *t);
 int taker_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c, struct gp_error *err);
 int taker_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err);
 
-/* Counts and notes that path is not copied; tells the other side. */
+/* Counts and notes that path is not copied, and reports it to the other side. */
 void side_left_out(struct tree_side *s, const char *path, const char *why);
 /* --- request.c --- */
 void request_put(struct tree_buf *b, const struct tree_request *r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The taker: compares the giver's list with what is there, asks for what differs, makes folders and links. Nothing the
+/* The taker: compares the giver's list with what is there, requests what differs, makes folders and links. Nothing the
  * giver sends leads out of the root: paths are plain, each folder on the way is opened without following a link, and
  * files are made beside their place and renamed. */
 #include "base/gp_base.h"

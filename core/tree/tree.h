@@ -27,7 +27,7 @@ void tree_stats_clear(struct tree_stats *s);
 #define GP_AUTO_TREE_STATS GP_CLEANUP(tree_stats_clear)
 
 /* Called often while one call of tree_work lists or removes much: the other side must not take this one for gone. May
- * call tree_ping, tree_out and tree_sent. fn NULL: nobody needs to know. */
+ * call tree_ping, tree_out and tree_sent. fn NULL: nothing is called. */
 struct tree_beat {
     void (*fn)(void *ctx);
     void *ctx;
@@ -66,8 +66,9 @@ struct tree_side *tree_giver(const struct tree_give_opts *opts);
 struct tree_side *tree_taker(const struct tree_take_opts *opts);
 void tree_side_free(struct tree_side *s);
 
-/* Takes bytes of the other side, writes what they say to disk. Errors: -GP_EPROTO: not what a sound other side sends;
- * -GP_EIO: this side's disk (detail DISK_FULL when full); the other side's own failure (see tree_side_remote). */
+/* Takes bytes of the other side and writes the files in them to disk. Errors: -GP_EPROTO: not what a sound other side
+ * sends; -GP_EIO: this side's disk (detail DISK_FULL when full); the other side's own failure (see
+ * tree_side_remote). */
 int tree_feed(struct tree_side *s, const void *p, size_t n, struct gp_error *err);
 /* Bytes for the other side; borrowed until the next call. tree_sent drops the first n of them. */
 const void *tree_out(const struct tree_side *s, size_t *ret_n);
@@ -80,7 +81,7 @@ enum tree_state {
 /* Works for a few milliseconds on this side's files; the first call of a giver lists all of root. */
 int tree_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err);
 void tree_ping(struct tree_side *s);                             /* so that the other side knows we are alive */
-void tree_fail(struct tree_side *s, const struct gp_error *why); /* tells the other side */
+void tree_fail(struct tree_side *s, const struct gp_error *why); /* reports it to the other side */
 /* The error came from the other side. */
 bool tree_side_remote(const struct tree_side *s);
 const struct tree_stats *tree_side_stats(const struct tree_side *s);

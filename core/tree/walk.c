@@ -130,7 +130,7 @@ static char *read_link(int dir, const char *name) {
     return NULL;
 }
 
-/* Of a transfer that goes on or was killed: an id and a pid (take_root.c), which nobody misses. */
+/* Of a transfer that goes on or was killed: an id and a pid (take_root.c), which are of no use later. */
 static bool is_lock(const char *name, const struct stat *st) {
     return str_ends(name, "lock") && S_ISREG(st->st_mode) && st->st_size <= LOCK_BYTES;
 }

@@ -347,7 +347,7 @@ static bool is_place(const struct spec_job *job, const char *to) {
     return false;
 }
 
-/* The files of the note are all here, and the spec still says where they belong. */
+/* The files of the note are all here, and the spec still names the places where they belong. */
 static int check_note(const struct job_session *s, const struct note *n, const char *path, struct gp_error *err) {
     const char *name = s->def.spec->name;
     for (size_t i = 0; i < n->to.n; i++) {

@@ -74,7 +74,7 @@ static void tell_progress(void *ctx, const struct tree_stats *so_far) {
               done, all);
 }
 
-/* So that nobody reads that a node is "ready" meanwhile. */
+/* The phase of the node is "fetching" or "sending" meanwhile, not "ready". */
 static void tell_begin(const struct batch *b) {
     for (size_t i = 0; i < b->list.len; i++) {
         const struct one *o = &b->list.items[i];

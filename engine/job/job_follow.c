@@ -39,7 +39,7 @@ struct rank {
     char said[200];      /* the last line of its stderr */
     struct gp_error bad; /* a line that is none */
     int troubles;
-    int64_t heard_ms;       /* monotonic: the agent's last line; a connection says nothing about the job */
+    int64_t heard_ms;       /* monotonic: the agent's last line; a connection is no sign of the job */
     bool told;              /* its silence was reported */
     char gone[16];          /* the state of its machine, where the provider has ended it */
     int64_t again_until_ms; /* 0: it is not waited for after a reboot */
@@ -357,7 +357,7 @@ static int stop_others(struct follow *f, struct gp_error *err) {
 
 static int64_t away_most(const struct follow *f) { return f->req->away_ms > 0 ? f->req->away_ms : JOB_AWAY_MS; }
 
-/* So that nobody waits for a node without knowing which one. */
+/* Names the node that is waited for. */
 static void tell_silent(struct follow *f) {
     for (size_t i = 0; i < f->len; i++) {
         struct rank *k = &f->ranks[i];

@@ -15,7 +15,7 @@ struct job_follow {
     bool keep_others;              /* the failure of one rank does not stop the others: of verbs that only look */
     bool silent;                   /* no log, only how it ends */
     bool until_now;                /* ends at what the log has now, whether the job has ended or not */
-    struct job_deadline *deadline; /* NULL: nobody looks at it */
+    struct job_deadline *deadline; /* NULL: it is not read */
     int64_t away_ms;               /* how long a node may stay away; 0: JOB_AWAY_MS */
     /* A cleaned line of the log of a rank, without its newline. May be NULL. */
     void (*text)(void *ctx, int rank, const char *line, size_t n);

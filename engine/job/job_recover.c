@@ -131,7 +131,7 @@ static int give_back_lost(struct job_session *s, struct run *now, char ret_uid[1
     return 0;
 }
 
-/* The supervisor of its job was told to end, as a shutdown does: the machine may be on its way out. */
+/* A signal ended the supervisor of its job, as a shutdown does: the machine may be about to end. */
 static bool may_vanish(const struct job_session *s, const struct run *now) {
     const struct job_outcome *o = &s->ret->outcome;
     for (size_t i = 0; i < o->len && (int)i < now->n_nodes; i++) {

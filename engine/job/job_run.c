@@ -70,7 +70,7 @@ static int get_nodes(struct whole *w, struct gp_error *err) {
 
 /* --- a job that is there already --- */
 
-/* Destroying the nodes would destroy the results. Their deadline still holds. never: the error says which of them
+/* Destroying the nodes would destroy the results. Their deadline still holds. never: the error names which of them
  * cannot be copied, and what to do. */
 static void say_left(struct whole *w, bool never) {
     GP_AUTO_FREE char *text =

@@ -241,7 +241,7 @@ static struct notify_stack *stack_of(struct notify *n, const char *name, const c
     return s;
 }
 
-/* --- what a run tells --- */
+/* --- notifications of a run --- */
 
 /* The first warning that nobody has seen; false: none. The caller frees both. */
 static bool take_warning(struct notify *n, struct notify_warning *ret) {

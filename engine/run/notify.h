@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the receivers of a spec (`notify`) of a stack's events. Nothing here blocks or fails a run: a call copies what
+/* Sends to the receivers of a spec (`notify`) a stack's events. Nothing here blocks or fails a run: a call copies what
  * is to be sent into the queue of each receiver, whose own thread sends it. engine_settle waits for the queues at the
  * end of the verb. Any thread. Nothing happens unless e->notifies.
  *
@@ -19,7 +19,7 @@ void notify_ready(struct run *run);
 /* The end of a stack that gc or an expired deadline destroyed: r and why are the result of its destruction. */
 void notify_ended(struct run *run, int r, const struct gp_error *why, int destroyed);
 /* Makes the run's stack known, so that its money and its deadline are looked at, also where nothing happens to it. A
- * run without a spec takes that of the journal, if it is of the same uid. False: nobody is told of it. Reads the
+ * run without a spec takes that of the journal, if it is of the same uid. False: nothing is sent. Reads the
  * journal; the verb's thread. */
 bool notify_open(struct run *run);
 

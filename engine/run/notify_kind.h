@@ -6,8 +6,8 @@
 #include "model/event.h"
 #include "spec/spec_notify.h"
 
-/* The kind of an event, by the one table of them; NOTIFY_NONE: receivers are not told of it. Ready nodes, the end of a
- * job that succeeded, money and the deadline have no event: notify_fact, engine_job_ended and notify_limits tell of
+/* The kind of an event, by the one table of them; NOTIFY_NONE: it is not sent. Ready nodes, the end of a
+ * job that succeeded, money and the deadline have no event: notify_fact, engine_job_ended and notify_limits send
  * those. */
 enum notify_kind notify_kind_of(const struct event *e);
 

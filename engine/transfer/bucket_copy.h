@@ -19,7 +19,7 @@
  * killed gpuprov. */
 int bucket_up(struct bucket *b, const char *folder, const char *note, struct tree_stats *ret, uint64_t *ret_links,
               struct gp_error *err);
-/* Into a folder of which nobody else writes, made where absent. What is there and is not in the bucket is removed
+/* Into a folder of this process alone, made where absent. What is there and is not in the bucket is removed
  * first: an earlier call that was killed may have left it. A file whose hash differs from the stored one is removed:
  * -GP_EPROTO. */
 int bucket_down(struct bucket *b, const char *folder, struct tree_stats *ret, struct gp_error *err);

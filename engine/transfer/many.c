@@ -78,7 +78,7 @@ static struct member *find_source(const struct fan *f, bool *ret_works) {
 }
 
 /* Waits for a node that shares. NULL: there is none, and none is to be expected: send from here. Only a connected node
- * calls this, so one that cannot be reached keeps nobody waiting. */
+ * calls this, so one that cannot be reached delays no other. */
 static struct member *wait_for_source(struct member *m) {
     struct fan *f = m->fan;
     struct member *source = NULL;

@@ -95,7 +95,7 @@ def test_daemons_of_setup_stay_until_the_end(node):
 
 
 def test_zombies(node, tmp_path):
-    """Children that nobody collects, of a job that goes on and of a daemon that it leaves."""
+    """Zombies: children without a wait, of a job that goes on and of a daemon that it leaves."""
     job = node.start(script(tmp_path, "import os, time\nfor n in range(200):\n    if not os.fork():\n        os._exit(0)\n"
                                       "if not os.fork():\n    time.sleep(1000)\nprint('all', flush=True)\n"
                                       "time.sleep(0.2)\n"))
@@ -157,7 +157,7 @@ def test_stop_on_a_full_disk(tmp_path):
 
 @needs_root
 def test_a_disk_that_became_read_only(tmp_path):
-    """The job is ended, and it is told that its end is not known."""
+    """The job is ended, and the report is that its end is not known."""
     with small_disk(tmp_path / "home", "40m") as home:
         node = Node(home)
         job = node.start("sleep 1000")

@@ -21,7 +21,7 @@ static void *carry_main(void *arg) {
     return NULL;
 }
 
-/* The other side says nothing, as one that hashes a large file. */
+/* The other side is silent, as one that hashes a large file. */
 static void it_pings_while_it_waits(void **state) {
     (void)state;
     char folder[256];

@@ -145,7 +145,7 @@ static void folders_that_are_left_out(void **state) {
     assert_int_equal(stats.files, 2);
 }
 
-/* --- a taker that hears lies --- */
+/* --- a taker with a dishonest giver --- */
 
 struct liar {
     struct tree_side *t;
@@ -377,7 +377,7 @@ static void an_early_end_removes_nothing(void **state) {
     assert_true(there("t/mine"));
 }
 
-/* --- a giver that hears lies --- */
+/* --- a giver with a dishonest taker --- */
 
 static struct tree_side *giver_of(const char *from) {
     GP_AUTO_FREE char *root = path_of(from);
@@ -480,7 +480,7 @@ static void content_without_a_size_is_left_out(void **state) {
 
 static void count_beat(void *ctx) { ++*(int *)ctx; }
 
-/* Listing and removing much is one call: meanwhile the other side must hear of this one. */
+/* Listing and removing much is one call: meanwhile the other side must get a sign of life. */
 static void long_calls_have_a_beat(void **state) {
     (void)state;
     int listed = 0, removed = 0;

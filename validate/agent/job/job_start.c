@@ -129,7 +129,7 @@ static int wait_ready(int fd, pid_t pid, const char *id, struct gp_error *err) {
         int r = gp_wait_fd(fd, POLLIN, end, NULL, NULL, NULL);
         ssize_t got = r == 0 ? read(fd, text + n, sizeof text - 1 - n) : 0;
         if (got <= 0) {
-            kill(pid, SIGKILL); /* not to run when nobody knows of it */
+            kill(pid, SIGKILL); /* a supervisor without a record must not run */
             waitpid(pid, NULL, 0);
             (void)job_marked_signal(id, SIGKILL);
             return gp_fail(err, GP_EENV, "job %s: its supervisor did not start", id);

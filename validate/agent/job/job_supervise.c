@@ -206,7 +206,7 @@ static bool end_rest(struct supervisor *s) {
     if (late && s->give_up_at == GP_NEVER) s->give_up_at = clock_deadline(KILL_MS);
     if (late) s->st.left = job_procs_signal(SIGKILL, 0, &s->watch.procs);
     else if (s->main == 0 && !s->asked) {
-        s->asked = true; /* nobody gets it twice: for some programs that means to end at once */
+        s->asked = true; /* sent once: to some programs a second SIGTERM means to end at once */
         (void)job_procs_signal(SIGTERM, s->group, &s->watch.procs);
     }
     (void)reap(s);

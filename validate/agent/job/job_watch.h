@@ -21,7 +21,7 @@ struct job_watch {
     bool told;       /* of them */
     char blind[160]; /* a finding that job_watch_next has not returned yet; "": none */
     bool late;       /* it has been silent for too long */
-    bool asked;      /* it was told to end */
+    bool asked;      /* its end was requested */
     bool given_up;   /* SIGKILL was sent */
     bool stuck;      /* that did not end it: a driver holds it */
     int64_t due_at;  /* monotonic: when it must have printed something, or ended; GP_NEVER: nothing is awaited */

@@ -25,7 +25,7 @@ void carry_say_alive(int fd);
 /* Until the side has ended and all is sent. -GP_ELOST: the other side, or control, is gone or was not heard for a
  * minute; else the side's error. */
 int carry_all(struct carry *c, struct gp_error *err);
-/* Tells the other side why this one failed, if it still listens. */
+/* Reports to the other side why this one failed, if it still listens. */
 void carry_last_message(struct carry *c, const struct gp_error *why);
 /* "~/x" and "x" below the home folder; absolute paths as they are. Caller frees. */
 char *carry_home_path(const char *path);

@@ -50,7 +50,7 @@ struct watch {
     bool log_open;
     VEC_OF(struct reported) reported;
     bool closed; /* nobody reads the output any more */
-    bool last;   /* the workers were told to look once more and to end */
+    bool last;   /* the workers look once more and end */
 };
 
 static void put_line(struct watch *w, struct str *s) {
