@@ -383,6 +383,15 @@ static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct 
     return 0;
 }
 
+/* -d starts a job and fetches nothing, so it is of no use for one that has ended. */
+static int check_detach(const struct job_session *s, struct gp_error *err) {
+    if (!s->opts->detach || s->found.id[0] == '\0' || !s->found.ended) return 0;
+    return gp_fail(err, GP_EUSAGE,
+                   "'%s': this job has ended (%s), and its results were not fetched: repeat this command without "
+                   "--detach to fetch them",
+                   s->run->stack.name, s->found.id);
+}
+
 static int run_job(struct whole *w, struct gp_error *err) {
     struct job_session *s = &w->s;
     bool found = false, over = false;
@@ -399,6 +408,7 @@ static int run_job(struct whole *w, struct gp_error *err) {
     if (s->guard == NULL)
         return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
                        w->spec->name);
+    if (found && (r = check_detach(s, err)) != 0) return r;
     if (w->none) r = job_bucket_left(s, &over, err);
     if (over) return r;
     w->ours = found;
@@ -540,7 +550,8 @@ static int exec_job(struct job_session *s, const char *name, const struct spec *
                        s->run->stack.name);
     bool left = false;
     bool new = s->found.id[0] == '\0';
-    if (new) r = job_bucket_check(s, err);
+    r = check_detach(s, err);
+    if (r == 0 && new) r = job_bucket_check(s, err);
     if (r == 0 && new) r = job_bucket_bring(s, err);
     if (r == 0 && new) r = job_earlier_fetch(s, &left, err);
     if (r == 0) r = job_session_begin(s, err);

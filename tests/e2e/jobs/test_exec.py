@@ -159,6 +159,8 @@ def test_detach_attach_wait_and_logs(gpuprov):
         gpuprov("ssh", f"jobs/{slot}", "--", "rm /tmp/go")
     # it was not collected: the same command takes its result, another one starts anew
     same = "echo first; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo last"
+    refused = gpuprov("exec", "-d", "jobs", "--", same, code=1).err
+    assert f"this job has ended ({job['id']})" in refused and "without --detach to fetch them" in refused
     taken = job_of(gpuprov, "jobs", "--", same)
     assert taken["id"] == job["id"] and taken["attached"]
 

@@ -162,6 +162,8 @@ def test_detached_and_collected_later(gpuprov, job, tmp_path):
     detached = gpuprov("run", "-d", spec)
     assert "gpuprov attach train" in detached.err
     gpuprov("wait", "train")
+    refused = gpuprov("run", "-d", spec, code=1)  # it has ended: nothing is left to start
+    assert "repeat this command without --detach to fetch them" in refused.err
     again = gpuprov("run", "--json", spec).json
     assert again["job"]["attached"] and (tmp_path / "results/runs").read_text() == "run\n"
     nothing_left(gpuprov, before, tmp_path)
