@@ -110,6 +110,7 @@ def test_a_plan_that_fails_fails_the_job(gpuprov, job, api):
     (job.folder / "gpuprov.yaml").write_text("name: ci\nnodes: none\n")
     code, said, _ = job(PULL, command="plan", binary=str(gpuprov.program))
     assert code == 1 and "'nodes' must be" in said and api.calls == [], said
+    assert "gpuprov.yaml:2:8: 'nodes' must be" in job.summary.read_text()
 
 
 def test_long_plans_are_cut(gpuprov, job, api, tmp_path):
