@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node whose sshd answers and whose agent does not: its disk hangs. Nothing waits for it without a limit, and the
 limits are seen."""
+import os
 import re
 import signal
 import subprocess
@@ -23,7 +24,7 @@ job:
   outputs: [{path: out, to: results}]
 """
 AGENT = ".gpuprov/agent/gpuprov-agent"
-HANGS = "sleep 98765"
+HANGS = f"sleep {98765 + os.getpid()}"  # another run on this machine may have one of its own
 
 
 @pytest.fixture(scope="module")

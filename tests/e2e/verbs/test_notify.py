@@ -316,13 +316,14 @@ def processes_with(text):
 
 def test_a_command_that_floods_and_one_that_hangs(drive, tmp_path, receiver):
     pid, sound = tmp_path / "pid", receiver()
-    hang = f"cat >/dev/null; echo $$ >{pid}; sleep 4711.5 & wait"
+    seconds = f"4711.{os.getpid()}"  # another run on this machine may have one of its own
+    hang = f"cat >/dev/null; echo $$ >{pid}; sleep {seconds} & wait"
     p = drive.start([{"command": "yes; exit 0"}, {"command": hang}, {"url": sound.url},
                      {"command": "head -c 3 | grep -q . && exit 5"}], 1, "failed")
     wait_for(lambda: pid.exists() and pid.read_text().endswith("\n") and sound.events())
     # its text is in no argument, and it has a process group of its own
     assert command_line(pid.read_text().strip()) == b"sh\0/proc/self/fd/3\0"
-    wait_for(lambda: processes_with(b"4711.5"))
+    wait_for(lambda: processes_with(seconds.encode()))
     assert os.getpgid(int(pid.read_text())) == int(pid.read_text())
     said = p.stderr.readline()
     while "notify[3]" not in said.splitlines()[-1]:
@@ -330,7 +331,7 @@ def test_a_command_that_floods_and_one_that_hangs(drive, tmp_path, receiver):
     p.send_signal(signal.SIGINT)
     err = said + p.stderr.read()
     p.communicate(timeout=60)
-    assert p.returncode == 0 and not processes_with(b"4711.5")
+    assert p.returncode == 0 and not processes_with(seconds.encode())
     assert "notify[3]: 'failed' was not delivered: the command ended with status 5" in err
     assert "notify[1]: 1 event was not delivered before the end of this run" in err
 
