@@ -13,6 +13,7 @@
 #include "model/coverage.h"
 #include "model/event.h"
 #include "model/offer.h"
+#include "model/proof.h"
 #include "model/stack.h"
 #include "spec/spec.h"
 #include "spec/spec_provider.h"
@@ -33,10 +34,13 @@ enum node_shape { NODE_VM, NODE_CONTAINER, NODE_CLONE };
 
 struct provider_env {
     struct gp_cancel *cancel;
-    struct journal *journal;       /* every create commits an intent here first */
-    const char *state_dir;         /* absolute; providers/local keeps its stacks below state_dir/local */
-    const char *owner;             /* NULL: derived from the cloud principal */
-    const struct spec *spec;       /* NULL for gc; ssh reads its hosts files */
+    struct journal *journal; /* every create commits an intent here first */
+    const char *state_dir;   /* absolute; providers/local keeps its stacks below state_dir/local */
+    const char *owner;       /* NULL: derived from the cloud principal */
+    const struct spec *spec; /* NULL for gc; ssh reads its hosts files */
+    /* The key of the owner's signing key: baked images count only with their proof, or if this journal made them. Known,
+     * or NULL where no image is chosen. */
+    const struct proof_key *image_key;
     bool accept_new_host_key;      /* ssh: accept a host without a known key; the caller reports it */
     const struct event_sink *sink; /* may be NULL */
 };
@@ -80,6 +84,9 @@ struct create_req {
     const struct offer *offer;
     int slot_first, slot_count; /* the gang: all or none, where the cloud guarantees that */
     int attempt;
+    /* Known. For the launch's token and its tags (tags_of_launch), and to check what a list shows of a launch whose
+     * reply was lost: machines count only if the launch is proven, and only if there are no more than were requested. */
+    const struct proof_key *proof;
     const char *login_pubkey;     /* one authorized_keys line */
     const char *user_data;        /* rendered cloud-init or start script; "" where there is none */
     const char *host_key_private; /* first-contact key in OpenSSH PEM; "" where not used */
@@ -87,6 +94,11 @@ struct create_req {
     /* Not NULL: an earlier intent whose outcome is unknown: replay its token and body exactly. The offer then has only
        the intent's provider, region and zone: everything else is in the body. */
     const struct intent *replay;
+};
+
+/* A tag that is written after the create call. */
+struct late_tag {
+    const char *key, *value;
 };
 
 struct list_req {
@@ -151,6 +163,8 @@ struct provider_ops {
                                 first-contact host key */
     bool lent;               /* its machines exist without gpuprov: destroy releases them, gc destroys none */
     bool key_rotation;       /* the host key came with user-data and must be replaced */
+    bool own_list;           /* this machine alone decides what the list has (state folder, hosts file): nothing in it
+                                was written by somebody else */
     bool late_host_key;      /* sshd runs before the startup script has replaced the host keys of the image */
     bool billed;             /* nodes cost money */
     const char *notices;     /* its name for the agent's `watch --notices`; NULL: its nodes get no notice that they are
@@ -202,8 +216,10 @@ struct provider_ops {
      * Does not wait for it. A group still in use is kept without an error (list shows it).
      * Tries all even when one fails; err is the first failure. */
     int (*destroy)(struct provider *p, const struct resource_list *what, struct gp_error *err);
-    /* Sets one later tag on instances ("hostkey"). NULL where trust does not depend on a tag. */
-    int (*tag)(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+    /* Sets n later tags on instances, in as few calls as the cloud allows: "hostkey" with "proof", or "expires" with
+     * "deadline" (model/proof.h). A proof is never written without what it proves. NULL where trust does not depend on a
+     * tag. */
+    int (*tag)(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                struct gp_error *err);
     /* Appends the last part of a machine's console, at most 64 KiB, as the cloud has it: foreign text, any bytes but
        NUL. Empty: the cloud has none yet. NULL where machines have no console that can be read. */

@@ -23,6 +23,8 @@ static bool made_of(const char *s, const char *first, const char *rest, size_t m
 
 bool form_uid(const char *s) { return made_of(s, HEX, HEX, 16, 16); }
 
+bool form_proof(const char *s) { return made_of(s, HEX, HEX, 32, 32); }
+
 bool form_spec_hash(const char *s) { return made_of(s, HEX, HEX, 64, 64); }
 
 bool form_stack(const char *s) { return made_of(s, LOWER, LOWER DIGITS "-", 1, 40); }

@@ -11,6 +11,8 @@
 bool form_uid(const char *s);
 /* A spec's hash: 64 of 0-9a-f. */
 bool form_spec_hash(const char *s);
+/* A proof (model/proof.h): 32 of 0-9a-f. */
+bool form_proof(const char *s);
 /* A stack's name, as the spec has it: a-z, then a-z, 0-9 and '-', at most 40 in all. */
 bool form_stack(const char *s);
 /* An owner: a letter or digit, then letters, digits and ._+=,@- ; at most 128 in all. What AWS allows in the

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 static void need(int ok) {
     if (ok == 1) return;
@@ -17,6 +18,11 @@ void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
     unsigned len = 0;
     need(EVP_Digest(p, n, digest, &len, EVP_sha256(), NULL) == 1 && len == SHA256_BYTES);
     memcpy(ret, digest, SHA256_BYTES);
+}
+
+void hmac_sha256(const void *key, size_t key_n, const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
+    unsigned len = 0;
+    need(HMAC(EVP_sha256(), key_n > 0 ? key : "", (int)key_n, p, n, ret, &len) != NULL && len == SHA256_BYTES);
 }
 
 void sha256_sum_begin(struct sha256_sum *s) {

@@ -82,13 +82,14 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, regions),      offsetof(struct resource, unreadable),
     offsetof(struct resource, account),      offsetof(struct resource, image),
     offsetof(struct resource, unit),         offsetof(struct resource, ingress),
-    offsetof(struct resource, market),
+    offsetof(struct resource, market),       offsetof(struct resource, launch),
+    offsetof(struct resource, proof),        offsetof(struct resource, deadline),
 };
 
 static char **string_of(struct resource *r, size_t i) { return (char **)(void *)((char *)r + resource_strings[i]); }
 
 void resource_init(struct resource *r, enum resource_kind kind, const char *provider) {
-    *r = (struct resource){.kind = kind, .slot = -1, .price_usd_per_h = -1, .rdma = -1, .gpus = -1};
+    *r = (struct resource){.kind = kind, .slot = -1, .slot_first = -1, .price_usd_per_h = -1, .rdma = -1, .gpus = -1};
     for (size_t i = 0; i < GP_ARRAY_LEN(resource_strings); i++) *string_of(r, i) = xstrdup("");
     resource_set(&r->provider, provider);
 }
@@ -106,7 +107,7 @@ void resource_set(char **field, const char *value) {
 
 void resource_clear(struct resource *r) {
     for (size_t i = 0; i < GP_ARRAY_LEN(resource_strings); i++) free(*string_of(r, i));
-    *r = (struct resource){.slot = -1, .price_usd_per_h = -1, .rdma = -1, .gpus = -1};
+    *r = (struct resource){.slot = -1, .slot_first = -1, .price_usd_per_h = -1, .rdma = -1, .gpus = -1};
 }
 
 void resource_copy(struct resource *to, const struct resource *from) {

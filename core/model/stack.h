@@ -72,6 +72,12 @@ struct resource {
     char *dial_socket; /* local: the holder's socket; "" elsewhere */
     char *user;        /* login name; "" : gpuprov */
     char *host_keys;   /* trusted keys: lines "ssh-ed25519 AAAA.." or "SHA256:.."; "" */
+    /* What its tags prove (proof.h); "": no such tag. Not in the journal. */
+    char *launch;               /* the launch that made it... */
+    int slot_first, slot_count; /* ...and the slots of that launch; -1, 0: not known */
+    char *proof;                /* the machine with its host key, or the baked image with its facts */
+    char *deadline;             /* expires_s */
+    bool ours;         /* this journal launched it, or a proof has shown that the stack did: never from a tag */
     char *bastion;     /* "user@host[:port]"; "" */
     char *login_key;   /* ssh: private key path from the hosts file; "" */
     char *known_hosts; /* ssh: path; "" */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "model/image.h"
+#include "model/proof.h"
 
 #define TIME_MIN_S ((int64_t)1577836800) /* 2020-01-01 */
 #define TIME_MAX_S ((int64_t)4102444800) /* 2100-01-01 */
@@ -27,6 +28,10 @@ static bool read_uid(struct tags *t, const char *v) { return store(&t->uid, v, f
 static bool read_spec(struct tags *t, const char *v) { return store(&t->spec_hash, v, form_spec_hash(v)); }
 static bool read_unit(struct tags *t, const char *v) { return store(&t->unit, v, form_stack(v)); }
 static bool read_hostkey(struct tags *t, const char *v) { return store(&t->hostkey, v, form_fingerprint(v)); }
+
+static bool read_launch(struct tags *t, const char *v) { return store(&t->launch, v, form_proof(v)); }
+static bool read_proof(struct tags *t, const char *v) { return store(&t->proof, v, form_proof(v)); }
+static bool read_deadline(struct tags *t, const char *v) { return store(&t->deadline, v, form_proof(v)); }
 
 /* Only the form that time_format_utc writes: "2026-11-22T08:00:00Z". */
 static bool read_time(const char *v, int64_t *ret_s) {
@@ -115,18 +120,21 @@ static const struct {
     {"regions", read_regions, "region names in order"},
     {"image", read_image, "what a baked image has"},
     {"unit", read_unit, "a unit's name"},
+    {"launch", read_launch, "32 hex digits"},
+    {"proof", read_proof, "32 hex digits"},
+    {"deadline", read_deadline, "32 hex digits"},
 };
 
 void tags_init(struct tags *t) {
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
-    char **texts[] = {&t->owner,   &t->stack,        &t->uid,   &t->spec_hash, &t->hostkey,
-                      &t->regions, &t->more_regions, &t->image, &t->unit};
+    char **texts[] = {&t->owner,   &t->stack,        &t->uid,   &t->spec_hash, &t->hostkey, &t->launch,
+                      &t->regions, &t->more_regions, &t->image, &t->unit,      &t->proof,   &t->deadline};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) resource_set(texts[i], "");
 }
 
 void tags_clear(struct tags *t) {
-    char *texts[] = {t->owner,   t->stack,        t->uid,   t->spec_hash, t->hostkey,
-                     t->regions, t->more_regions, t->image, t->unit};
+    char *texts[] = {t->owner,   t->stack,        t->uid,   t->spec_hash, t->hostkey, t->launch,
+                     t->regions, t->more_regions, t->image, t->unit,      t->proof,   t->deadline};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) free(texts[i]);
     *t = (struct tags){.slot_first = -1, .price_usd_per_h = -1};
 }
@@ -169,6 +177,11 @@ void tags_to_resource(const struct tags *t, int launch_index, struct resource *r
     resource_set(&r->unit, known ? t->unit : "");
     resource_set(&r->spec_hash, t->spec_hash);
     resource_set(&r->host_keys, t->hostkey);
+    resource_set(&r->launch, t->launch);
+    resource_set(&r->proof, t->proof);
+    resource_set(&r->deadline, t->deadline);
+    r->slot_first = t->slot_first;
+    r->slot_count = t->slot_count;
     GP_AUTO_FREE char *regions = tags_regions(t);
     resource_set(&r->regions, t->claim ? regions : "");
     if (t->image[0] != '\0') resource_set(&r->image, t->image);
@@ -204,13 +217,28 @@ void tags_of_stack(struct tags *t, const struct stack *s) {
     t->expires_s = s->expires_s;
 }
 
+void tags_of_launch(struct tags *t, const struct stack *s, const struct proof_key *key, int slot_first, int slot_count,
+                    int attempt, double price_usd_per_h) {
+    char launch[PROOF_SIZE], deadline[PROOF_SIZE];
+    tags_of_stack(t, s);
+    t->slot_first = slot_first;
+    t->slot_count = slot_count;
+    t->attempt = attempt;
+    t->price_usd_per_h = price_usd_per_h;
+    proof_of_launch(key, s->uid, slot_first, slot_count, attempt, launch);
+    proof_of_deadline(key, s->uid, s->expires_s, deadline);
+    resource_set(&t->launch, launch);
+    resource_set(&t->deadline, deadline);
+}
+
 void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, const char *value), void *ctx) {
     char text[32];
     GP_AUTO_STRV struct strv more = {0};
     const struct {
         const char *key, *value;
-    } texts[] = {{"owner", t->owner},     {"stack", t->stack},     {"uid", t->uid},     {"spec", t->spec_hash},
-                 {"hostkey", t->hostkey}, {"regions", t->regions}, {"image", t->image}, {"unit", t->unit}};
+    } texts[] = {{"owner", t->owner},     {"stack", t->stack},     {"uid", t->uid},          {"spec", t->spec_hash},
+                 {"hostkey", t->hostkey}, {"regions", t->regions}, {"image", t->image},      {"unit", t->unit},
+                 {"launch", t->launch},   {"proof", t->proof},     {"deadline", t->deadline}};
     for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++)
         if (texts[i].value[0] != '\0') each(ctx, texts[i].key, texts[i].value);
     const struct {

@@ -18,11 +18,12 @@
 /* The decoded tags of one resource. All strings owned; "" (0, -1): absent or bad. */
 struct tags {
     char *owner, *stack, *uid, *spec_hash, *hostkey, *unit;
-    char *regions;                /* of a claim at its creation: regions of the stack's resources, "a b" or "*" */
-    char *image;                  /* of a baked image and its snapshots: what it has (model/image.h) */
-    char *more_regions;           /* of tags that were added later, "a b" */
-    int64_t created_s, expires_s; /* wall */
-    int slot_first, slot_count;   /* -1, 0: none */
+    char *launch, *proof, *deadline; /* proof.h; hex */
+    char *regions;                   /* of a claim at its creation: regions of the stack's resources, "a b" or "*" */
+    char *image;                     /* of a baked image and its snapshots: what it has (model/image.h) */
+    char *more_regions;              /* of tags that were added later, "a b" */
+    int64_t created_s, expires_s;    /* wall */
+    int slot_first, slot_count;      /* -1, 0: none */
     int attempt;
     double price_usd_per_h; /* negative: not known */
     bool claim;
@@ -48,6 +49,10 @@ void tags_complain(struct tags *t, const char *key, const char *why);
 /* --- encoding: tags_read decodes it to the same values --- */
 /* The tags that every resource of a stack has; the rest is "unknown". Initialises t; caller clears. */
 void tags_of_stack(struct tags *t, const struct stack *s);
+/* The tags of the machines of one launch, with the proofs of the launch and of its deadline. key: known. */
+struct proof_key;
+void tags_of_launch(struct tags *t, const struct stack *s, const struct proof_key *key, int slot_first, int slot_count,
+                    int attempt, double price_usd_per_h);
 /* Every tag that is set, as key and value. A node's (slot_count > 0) has its price, "" where it is not known. */
 void tags_each(const struct tags *t, void (*each)(void *ctx, const char *key, const char *value), void *ctx);
 void tags_slots_text(char *dst, size_t n, int first, int count);
