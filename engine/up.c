@@ -15,10 +15,12 @@
 #include "engine/proof/work.h"
 #include "engine/run/login_key.h"
 #include "engine/run/notify.h"
+#include "engine/run/proof_key.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/run/stack_dir.h"
+#include "engine/run/trust.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/claim.h"
 #include "engine/stack/extras.h"
@@ -96,6 +98,7 @@ int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err
     if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = meanwhile_lock(run, err);
     if (r == 0) r = adopt_stack(run, &found, err);
+    if (r == 0) r = trust_may_launch(run, err);
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) r = plan_and_approve(run, &found, &ret->approval, err);
     if (r == 0) r = stack_dir_forget_job_end(run->e, run->stack.uid, err);
@@ -107,6 +110,7 @@ int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err
     if (r == 0) r = nothing_to_do(run, &found, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
     r = login_key_get(run, !run_any_exists(run), err);
+    if (r == 0) r = run_proof_key(run, true, err);
     if (r == 0) r = settle_launches(run, &found, err);
     if (r == 0) r = extras_end(run, &found, err);
     if (r == 0) r = launch(run, err);

@@ -20,7 +20,7 @@ void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
     memcpy(ret, digest, SHA256_BYTES);
 }
 
-void hmac_sha256(const void *key, size_t key_n, const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
+void sha256_hmac(const void *key, size_t key_n, const void *p, size_t n, unsigned char ret[SHA256_BYTES]) {
     unsigned len = 0;
     need(HMAC(EVP_sha256(), key_n > 0 ? key : "", (int)key_n, p, n, ret, &len) != NULL && len == SHA256_BYTES);
 }

@@ -10,7 +10,7 @@
 /* Aborts when this OpenSSL has no SHA-256: nothing works without it. p may be NULL when n is 0. */
 void sha256_bytes(const void *p, size_t n, unsigned char ret[SHA256_BYTES]);
 /* HMAC (RFC 2104). Aborts as sha256_bytes. key and p may be NULL when their length is 0. */
-void hmac_sha256(const void *key, size_t key_n, const void *p, size_t n, unsigned char ret[SHA256_BYTES]);
+void sha256_hmac(const void *key, size_t key_n, const void *p, size_t n, unsigned char ret[SHA256_BYTES]);
 /* Only where a protocol names a certificate by it (the x5t of a JSON Web Token). False: OpenSSL has none. */
 bool sha1_bytes(const void *p, size_t n, unsigned char ret[20]);
 void sha256_hex(const void *p, size_t n, char ret[65]); /* lower case */

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 5
+#define SCHEMA_VERSION 6
 #define BUSY_MS 10000
 
 static int fail_sql(struct journal *j, struct gp_error *err, const char *what) {
@@ -125,6 +125,13 @@ static int migrate(struct journal *j, struct gp_error *err) {
     /* 5: a deadline that is being moved */
     if (r == 0 && version >= 1 && version <= 4)
         r = exec_sql(j, "ALTER TABLE stacks ADD COLUMN moving_s INTEGER;", "migrate to schema 5", err);
+    /* 6: which machines this journal launched. Of an older journal those that its nodes had count. */
+    if (r == 0 && version >= 1 && version <= 5)
+        r = exec_sql(j,
+                     "ALTER TABLE resources ADD COLUMN ours INTEGER;"
+                     "UPDATE resources SET ours=1 WHERE EXISTS (SELECT 1 FROM nodes WHERE stack_uid=resources.uid AND "
+                     "nodes.resource_id=resources.id);",
+                     "migrate to schema 6", err);
     if (r == 0 && version < SCHEMA_VERSION) {
         GP_AUTO_FREE char *set = xasprintf("PRAGMA user_version=%d;", SCHEMA_VERSION);
         r = exec_sql(j, set, "set the schema's version", err);
@@ -219,8 +226,12 @@ static int upsert(struct journal *j, const struct table_def *t, const char *key,
     str_addf(&sql, ") VALUES(%s", extra_name ? "?," : "");
     columns_marks(t, &sql);
     str_addf(&sql, ") ON CONFLICT(%s) DO UPDATE SET ", key);
-    for (size_t i = 0; i < t->n; i++)
-        str_addf(&sql, "%s%s=excluded.%s", i ? "," : "", t->columns[i].name, t->columns[i].name);
+    for (size_t i = 0; i < t->n; i++) {
+        const char *name = t->columns[i].name;
+        bool stays =
+            t == &table_resources && strcmp(name, "ours") == 0; /* a list that does not know it proves nothing */
+        str_addf(&sql, stays ? "%s%s=MAX(COALESCE(%s,0),excluded.ours)" : "%s%s=excluded.%s", i ? "," : "", name, name);
+    }
     if (extra_name != NULL) str_addf(&sql, ",%s=excluded.%s", extra_name, extra_name);
     str_add(&sql, guard);
     sqlite3_stmt *s = db_prepare(j, sql.s);

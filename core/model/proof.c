@@ -13,7 +13,7 @@
 #define PROOF_BYTES 16
 
 void proof_key_make(struct proof_key *ret, const char *purpose, const void *secret, size_t n) {
-    hmac_sha256(secret, n, purpose, strlen(purpose), ret->bytes);
+    sha256_hmac(secret, n, purpose, strlen(purpose), ret->bytes);
     ret->known = true;
 }
 
@@ -31,7 +31,7 @@ static void add_number(struct str *m, int64_t n) {
 
 static void finish(const struct proof_key *k, const struct str *m, size_t bytes, char *ret) {
     unsigned char mac[SHA256_BYTES];
-    hmac_sha256(k->bytes, sizeof k->bytes, m->s, m->len, mac);
+    sha256_hmac(k->bytes, sizeof k->bytes, m->s, m->len, mac);
     str_hex(ret, mac, bytes);
 }
 

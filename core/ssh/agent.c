@@ -100,19 +100,26 @@ void ssh_agent_close(struct ssh_agent *a) {
     vec_free(&a->keys);
 }
 
-static uint32_t sign_flags(const unsigned char *data, size_t n) {
-    char name[64] = "";
-    ssh_sign_algorithm(data, n, name, sizeof name);
-    return strcmp(name, "rsa-sha2-256") == 0 ? SIGN_SHA256 : strcmp(name, "rsa-sha2-512") == 0 ? SIGN_SHA512 : 0;
+static uint32_t sign_flags(const char *algorithm) {
+    if (strcmp(algorithm, "rsa-sha2-256") == 0) return SIGN_SHA256;
+    return strcmp(algorithm, "rsa-sha2-512") == 0 ? SIGN_SHA512 : 0;
 }
 
 int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data, size_t n,
                    struct str *ret_sig, struct gp_error *err) {
+    char name[64] = "";
+    ssh_sign_algorithm(data, n, name, sizeof name);
+    return ssh_agent_sign_as(a, key, name, data, n, ret_sig, NULL, err);
+}
+
+int ssh_agent_sign_as(struct ssh_agent *a, const struct ssh_agent_key *key, const char *algorithm,
+                      const unsigned char *data, size_t n, struct str *ret_sig, char **ret_algorithm,
+                      struct gp_error *err) {
     GP_AUTO_STR struct str ask = {0}, answer = {0};
     str_addc(&ask, (char)SIGN_REQUEST);
     ssh_put_string(&ask, key->blob.s, key->blob.len);
     ssh_put_string(&ask, data, n);
-    ssh_put_u32(&ask, sign_flags(data, n));
+    ssh_put_u32(&ask, sign_flags(algorithm));
     int r = agent_call(a, &ask, SIGN_RESPONSE, &answer, err);
     if (r != 0) return r;
     const unsigned char *p = (const unsigned char *)answer.s, *end = p + answer.len;
@@ -120,10 +127,12 @@ int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const u
     size_t whole_n = 0, part_n = 0;
     if (!ssh_read_string(&p, end, &whole, &whole_n) || !ssh_read_string(&whole, whole + whole_n, &part, &part_n))
         return gp_fail(err, GP_EPROTO, "ssh-agent sent a malformed signature");
+    GP_AUTO_FREE char *used = xstrndup((const char *)part, part_n);
     const unsigned char *sig_end = (const unsigned char *)answer.s + 4 + whole_n;
     if (!ssh_read_string(&whole, sig_end, &part, &part_n))
         return gp_fail(err, GP_EPROTO, "ssh-agent sent a malformed signature");
     str_add_mem(ret_sig, part, part_n);
+    if (ret_algorithm != NULL) *ret_algorithm = GP_STEAL(used);
     return 0;
 }
 

@@ -177,6 +177,11 @@ int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_
     char name[64] = "";
     if (!ssh_sign_algorithm(data, n, name, sizeof name))
         return gp_fail(err, GP_EINTERNAL, "libssh2 requested a malformed signature");
+    return ssh_signer_sign_as(g, name, data, n, ret_sig, err);
+}
+
+int ssh_signer_sign_as(const struct ssh_signer *g, const char *name, const unsigned char *data, size_t n,
+                       struct str *ret_sig, struct gp_error *err) {
     bool ecdsa = str_starts(name, "ecdsa-");
     const char *hash = strcmp(name, "ssh-ed25519") == 0                           ? NULL
                        : str_ends(name, "nistp384")                               ? "SHA384"

@@ -166,6 +166,19 @@ bool ssh_rsa_ok(void); /* the libssh2 in use can sign with rsa-sha2 (>= 1.11) */
 /* First identity of the running agent as a public line; -GP_ENOTFOUND without agent or identity. */
 int ssh_agent_public(char **ret_line, struct gp_error *err);
 
+/* A private key: in memory, else its file, else the agent's. */
+struct ssh_key_ref {
+    const struct secret *pem; /* NULL or empty: none */
+    const char *path;         /* NULL: none. A file with a passphrase is used through the agent */
+    const char *public_line;  /* of that key: names it at the agent */
+};
+/* Secret bytes that only who can sign with the key can have, equal each time: its signature of name_space and text in
+ * the form of OpenSSH's PROTOCOL.sshsig, so that it is no signature of anything else. Only ed25519 and RSA: others sign
+ * differently each time, -GP_EUSAGE. -GP_EAUTH, -GP_ENOTFOUND: the key cannot be read or is not in the agent. May block
+ * on the agent for up to a minute, because it may prompt. */
+int ssh_key_secret(const struct ssh_key_ref *key, const char *name_space, const char *text,
+                   const struct gp_cancel *cancel, struct secret *ret, struct gp_error *err);
+
 /* "TYPE BASE64" of a host key line, rebuilt from its decoded base64, without its comment. Only the
  * types that gpuprov trusts as host keys; -GP_EUSAGE for anything else. Caller frees. */
 int ssh_host_key_line(const char *line, char **ret, struct gp_error *err);

@@ -119,6 +119,9 @@ void ssh_signer_clear(struct ssh_signer *g);
 /* data: the argument of libssh2's callback; ret_sig: the bare signature that it returns. */
 int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_t n, struct str *ret_sig,
                     struct gp_error *err);
+/* With this algorithm, whatever data is. */
+int ssh_signer_sign_as(const struct ssh_signer *g, const char *name, const unsigned char *data, size_t n,
+                       struct str *ret_sig, struct gp_error *err);
 /* The algorithm that data names: "ssh-ed25519", "rsa-sha2-512"; false: malformed. */
 bool ssh_sign_algorithm(const unsigned char *data, size_t n, char *dst, size_t dst_n);
 /* The base64 part of an openssh-key-v1 text, decoded, after its magic. False: not one. */
@@ -142,6 +145,11 @@ void ssh_agent_close(struct ssh_agent *a);
 /* ret_sig: the bare signature, as libssh2's callback returns it. */
 int ssh_agent_sign(struct ssh_agent *a, const struct ssh_agent_key *key, const unsigned char *data, size_t n,
                    struct str *ret_sig, struct gp_error *err);
+/* With this algorithm, whatever data is. *ret_algorithm: what the agent used, for an old one uses another; may be NULL;
+ * caller frees. */
+int ssh_agent_sign_as(struct ssh_agent *a, const struct ssh_agent_key *key, const char *algorithm,
+                      const unsigned char *data, size_t n, struct str *ret_sig, char **ret_algorithm,
+                      struct gp_error *err);
 
 /* --- exec.c: one command as a state machine that never blocks --- */
 enum ssh_task_phase { TASK_OPEN, TASK_START, TASK_IO, TASK_CLOSE, TASK_DONE };

@@ -6,9 +6,12 @@
 
 #include "engine/proof/node_target.h"
 #include "engine/run/login_key.h"
+#include "engine/run/trust.h"
 
 int node_connect_prepare(struct run *run, int slot, int64_t timeout_ms, struct gp_error *err) {
-    if (slot >= run->n_nodes || !run->nodes[slot].exists)
+    bool there = slot < run->n_nodes && run->nodes[slot].exists;
+    if (!there && trust_no_node(run, err) != 0) return -(int)GP_ENOTFOUND;
+    if (!there)
         return gp_fail(err, GP_ENOTFOUND, "%s/%d: there is no such node: 'gpuprov status %s' lists the nodes",
                        run->stack.name, slot, run->stack.name);
     struct run_node *n = &run->nodes[slot];

@@ -60,7 +60,7 @@ static int connect_to(struct run_node *n, int64_t timeout_ms, int64_t login_grac
     n->link.reach_timeout_ms = console_access_ms(run, &n->res);
     struct ssh_open_opts opts = {.deadline_ms = deadline,
                                  .login_grace_ms = login_grace_ms,
-                                 .late_host_key = ops->late_host_key && node_target_has_first_key(n),
+                                 .late_host_key = ops->late_host_key && run_node_has_first_key(n),
                                  .cancel = &n->cancel,
                                  .waiting = say_waiting,
                                  .ctx = n};
@@ -119,7 +119,7 @@ static int commit_next_key(void *ctx, const char *next_public, struct gp_error *
 /* After this, rec.host_key is the only trusted key. */
 static int trust(struct run_node *n, struct gp_error *err) {
     if (n->rec.host_key != NULL && n->rec.host_key[0] != '\0') return 0;
-    bool burned = ops_of(n)->key_rotation && node_target_has_first_key(n); /* independent of the tags */
+    bool burned = ops_of(n)->key_rotation && run_node_has_first_key(n); /* independent of the tags */
     if (burned) {
         char *key = NULL;
         int r = bootstrap_rotate_host_key(&n->link, clock_deadline(ROTATE_MS), commit_next_key, n, &key, err);

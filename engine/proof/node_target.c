@@ -31,26 +31,20 @@ static void set_login(const struct run *run, const struct resource *res, struct 
     t->use_agent = res->kind == RES_HOST || (run->spec != NULL && str_eq(run->spec->access.key, "agent"));
 }
 
-bool node_target_has_first_key(const struct run_node *n) {
-    const struct node_record *rec = &n->rec;
-    return (rec->host_key_first != NULL && rec->host_key_first[0] != '\0') ||
-           (rec->host_key_next != NULL && rec->host_key_next[0] != '\0');
-}
-
 /* If the host key came with user-data, the tag counts only for a machine without a key in this journal (an adopted
- * stack). Otherwise anyone who may set tags could add a trusted key. */
+ * stack), and only with its proof: anyone who may set tags can write a fingerprint. */
 static void set_trust(const struct run *run, const struct run_node *n, struct ssh_target *t) {
     const struct provider_ops *ops = provider_find(n->res.provider);
     bool rotated = ops == NULL || ops->key_rotation;
     if (n->rec.host_key != NULL && n->rec.host_key[0] != '\0') {
         strv_add(&t->host_keys, n->rec.host_key);
-    } else if (node_target_has_first_key(n)) {
+    } else if (run_node_has_first_key(n)) {
         const char *known[] = {n->rec.host_key_first, n->rec.host_key_next};
         for (size_t i = 0; i < GP_ARRAY_LEN(known); i++)
             if (known[i] != NULL && known[i][0] != '\0') strv_add(&t->host_keys, known[i]);
     } else if (!rotated) {
         strv_split(&t->host_keys, n->res.host_keys, "\n");
-    } else if (form_fingerprint(n->res.host_keys)) {
+    } else if (n->tag_proven && form_fingerprint(n->res.host_keys)) {
         strv_add(&t->host_keys, n->res.host_keys);
     }
     if (n->res.known_hosts[0] != '\0') t->known_hosts = xstrdup(n->res.known_hosts);

@@ -10,6 +10,7 @@
 #include "engine/proof/run_cache.h"
 #include "engine/proof/watch.h"
 #include "engine/run/pool.h"
+#include "engine/run/proof_key.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -71,21 +72,29 @@ int work_look_again(struct run *run, bool *ret_same, struct gp_error *err) {
     return r;
 }
 
-/* The tag lets a machine with an empty journal pin the keys, also those of nodes that failed later. */
+/* Whether the machine's tags already say what its key proves. */
+static bool is_tagged(const struct run_node *n, const char *fingerprint, const char *proof) {
+    return strcmp(n->res.host_keys, fingerprint) == 0 && strcmp(n->res.proof, proof) == 0;
+}
+
+/* The tags let a machine with an empty journal and the login key pin the keys, also those of nodes that failed later. */
 int work_tag_host_keys(struct run *run, struct gp_error *err) {
     for (int i = 0; i < run->n_nodes; i++) {
         struct run_node *n = &run->nodes[i];
         const struct provider_ops *ops = n->skip ? NULL : provider_find(n->res.provider);
         if (ops == NULL || ops->tag == NULL || !ops->key_rotation) continue;
         if (n->rec.host_key == NULL || n->rec.host_key[0] == '\0') continue;
-        char fingerprint[80];
+        char fingerprint[80], proof[PROOF_SIZE] = "";
         struct provider *p = NULL;
         struct gp_error why = {0};
         int r = ssh_key_fingerprint(n->rec.host_key, fingerprint, sizeof fingerprint, &why);
-        if (r == 0 && strstr(n->res.host_keys, fingerprint) != NULL) continue;
+        if (r == 0) r = run_proof_key(run, false, &why);
+        if (r == 0) proof_of_machine(&run->proof, run->stack.uid, n->res.provider, n->res.id, i, fingerprint, proof);
+        if (r == 0 && is_tagged(n, fingerprint, proof)) continue;
         if (r == 0) r = run_provider(run, n->res.provider, &p, &why);
         struct resource_list one = {.list = {.items = &n->res, .len = 1, .cap = 1}};
-        if (r == 0) r = ops->tag(p, &one, "hostkey", fingerprint, &why);
+        const struct late_tag tags[] = {{"hostkey", fingerprint}, {"proof", proof}};
+        if (r == 0) r = ops->tag(p, &one, tags, GP_ARRAY_LEN(tags), &why);
         if (r == 0 || n->rc != 0) continue; /* the node's own failure counts; it may be gone */
         if (err != NULL) *err = why;
         return gp_wrap(err, "%s/%d: could not tag its host key", run->stack.name, i);

@@ -105,6 +105,7 @@ static void recognize(const struct resource_list *known, struct resource *r) {
         r->slot = k->slot;
         r->attempt = k->attempt;
         r->claim = k->claim;
+        r->ours = k->ours;
         if (r->expires_s == 0) r->expires_s = k->expires_s;
     }
 }

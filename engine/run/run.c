@@ -44,6 +44,9 @@ void run_close(struct run *run) {
     vec_free(&run->providers);
     offer_list_clear(&run->offers);
     resource_list_clear(&run->others);
+    resource_list_clear(&run->unproven);
+    strv_clear(&run->said_unproven);
+    proof_key_clear(&run->proof);
     look_clear(&run->look);
     stack_clear(&run->stack);
     spec_changes_clear(&run->changes);

@@ -60,11 +60,14 @@ struct run {
     struct spec *spec_owned; /* when it came out of the journal */
     char *owner;             /* NULL until it is known: before the first provider was opened */
     struct stack stack;
-    bool adopted; /* the journal did not know the stack when the run began */
+    bool adopted;             /* the journal did not know the stack when the run began */
+    struct proof_key proof;   /* proof.h; not known until it is needed */
+    struct gp_error no_proof; /* why it could not be had */
     /* of the spec, since the stack with machines was recorded (claim_may_go_on) */
     struct spec_changes changes;
     int64_t moved_expires_s;   /* the deadline that its ttl gives; 0: it does not move */
     int64_t journal_expires_s; /* the journal's, where the tags have another deadline; 0: they agree */
+    bool takes_deadline;       /* the stack was adopted in this run: its deadline is that of its machines */
     bool keeps_deadline;       /* adopted: its deadline is not the spec's, and cannot move */
     bool launch_unknown;       /* nodes of another spec, which is not in the journal */
     bool shares_claim;         /* another run took the claim, and may be launching under it now */
@@ -92,7 +95,9 @@ struct run {
     struct run_look look;
     struct run_node *nodes; /* by slot */
     int n_nodes;
-    struct resource_list others; /* everything of the stack that is not a node in use */
+    struct resource_list others;   /* everything of the stack that is not a node in use */
+    struct resource_list unproven; /* of these, machines that nothing proves to be the stack's (trust.h) */
+    struct strv said_unproven;     /* their ids, as reported */
 
     /* the work on the nodes */
     struct watch *watch;     /* while it runs */

@@ -73,6 +73,14 @@ enum offer_ends run_nodes_end(const struct run *run) {
     return weakest;
 }
 
+static bool has(const char *key) { return key != NULL && key[0] != '\0'; }
+
+bool run_node_has_first_key(const struct run_node *n) {
+    return has(n->rec.host_key_first) || has(n->rec.host_key_next);
+}
+
+bool run_node_has_key(const struct run_node *n) { return has(n->rec.host_key) || run_node_has_first_key(n); }
+
 int run_node_save(const struct run_node *n, struct gp_error *err) {
     return journal_node_put(n->run->e->journal, n->run->stack.uid, &n->rec, err);
 }

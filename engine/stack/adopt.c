@@ -8,6 +8,7 @@
 #include "engine/run/lock.h"
 #include "engine/run/login_key.h"
 #include "engine/run/run_node.h"
+#include "engine/run/trust.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
 
@@ -36,6 +37,7 @@ int adopt_stack(struct run *run, struct finding *ret, struct gp_error *err) {
 int adopt_existing(struct run *run, struct gp_error *err) {
     int r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
+    if (r == 0 && !run_any_exists(run)) r = trust_no_node(run, err);
     if (r == 0 && !run_any_exists(run))
         r = gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: run 'gpuprov up' to launch it",
                     run->stack.name);

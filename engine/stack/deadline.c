@@ -7,22 +7,34 @@
 
 #include "engine/internal.h"
 #include "engine/run/lock.h"
+#include "engine/run/proof_key.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/trust.h"
 
 #define FARTHEST_S ((int64_t)31 * 86400) /* limits.ttl and extend allow 30 days */
 #define SAME_S 1
 
 struct span {
     int64_t first_s, last_s; /* 0: no tag has one */
-    bool strange;            /* a tag names a time that gpuprov does not write */
+    bool strange;            /* a tag names a time that gpuprov does not write, or another one than the journal
+                                without a proof */
 };
 
-static void add(const struct run *run, const struct resource *r, struct span *s) {
+/* Whether the journal has no deadline yet, has this one or has begun to move to it, or the stack's login key wrote it. */
+static bool is_written(struct run *run, const struct resource *r) {
+    const struct stack *st = &run->stack;
+    bool adopts = run->takes_deadline || st->expires_s == 0;
+    return adopts || llabs(r->expires_s - st->expires_s) <= SAME_S || r->expires_s == st->moving_s ||
+           trust_deadline(run, r);
+}
+
+/* Strangers have no say in the stack's deadline. */
+static void add(struct run *run, const struct resource *r, struct span *s) {
     const struct provider_ops *ops = provider_find(r->provider);
     if (!resource_is_machine(r) || r->expires_s <= 0 || r->state == RES_GONE || r->state == RES_STOPPING) return;
-    if (ops == NULL || ops->lent || !str_eq(r->uid, run->stack.uid)) return;
-    if (r->expires_s > run_cloud_s(run, r->provider) + FARTHEST_S) {
+    if (ops == NULL || ops->lent || !r->ours || !str_eq(r->uid, run->stack.uid)) return;
+    if (!is_written(run, r) || r->expires_s > run_cloud_s(run, r->provider) + FARTHEST_S) {
         s->strange = true;
         return;
     }
@@ -30,7 +42,7 @@ static void add(const struct run *run, const struct resource *r, struct span *s)
     s->last_s = GP_MAX(s->last_s, r->expires_s);
 }
 
-static struct span span_of(const struct run *run) {
+static struct span span_of(struct run *run) {
     struct span s = {0};
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists) add(run, &run->nodes[i].res, &s);
@@ -42,16 +54,19 @@ int deadline_from_tags(struct run *run, struct gp_error *err) {
     struct span s = span_of(run);
     struct stack *st = &run->stack;
     if (st->uid == NULL || s.first_s == 0 || run->recalled) return 0;
-    bool moved = llabs(s.first_s - st->expires_s) > SAME_S;
+    if (run->takes_deadline) st->expires_s = s.first_s;
+    bool moved = llabs(s.first_s - st->expires_s) > SAME_S || run->takes_deadline;
     bool complete = st->moving_s != 0 && s.first_s == st->moving_s && s.last_s == st->moving_s;
     if (!moved && !complete) return 0;
-    if (moved && st->expires_s != 0 && st->moving_s == 0) run->journal_expires_s = st->expires_s;
+    if (moved && !run->takes_deadline && st->expires_s != 0 && st->moving_s == 0)
+        run->journal_expires_s = st->expires_s;
     st->expires_s = s.first_s;
+    run->takes_deadline = false;
     if (complete) st->moving_s = 0; /* the nodes and the tags have it: only the journal was left */
     return run_is_locked(run) ? journal_stack_put(run->e->journal, st, NULL, err) : 0;
 }
 
-void deadline_notes(const struct run *run, struct strv *notes) {
+void deadline_notes(struct run *run, struct strv *notes) {
     const struct stack *st = &run->stack;
     struct span s = span_of(run);
     char now[40], other[40];
@@ -60,7 +75,7 @@ void deadline_notes(const struct run *run, struct strv *notes) {
     if (s.strange)
         strv_take(
             notes,
-            xasprintf("a node's tag names a deadline that gpuprov does not write, and it is ignored: 'gpuprov extend "
+            xasprintf("a node's tag names a deadline that this stack did not write, and it is ignored: 'gpuprov extend "
                       "%s TIME' writes it again",
                       st->name));
     if (st->moving_s != 0 && !run_is_locked(run) && lock_is_held(run->e->state_dir, st->name)) {
@@ -115,9 +130,12 @@ int deadline_abandon(struct run *run, struct gp_error *err) {
 }
 
 int deadline_tag(struct run *run, struct gp_error *err) {
-    char when[40];
-    int r = 0;
+    char when[40], proof[PROOF_SIZE];
+    int r = run_proof_key(run, false, err);
+    if (r != 0) return gp_wrap(err, "could not prove the deadline of '%s'", run->stack.name);
     time_format_utc(when, sizeof when, run->stack.expires_s);
+    proof_of_deadline(&run->proof, run->stack.uid, run->stack.expires_s, proof);
+    const struct late_tag tags[] = {{"expires", when}, {"deadline", proof}};
     for (size_t i = 0; r == 0 && i < run->providers.len; i++) {
         struct provider *p = run->providers.items[i];
         struct resource_list its = {0}; /* borrowed */
@@ -130,7 +148,7 @@ int deadline_tag(struct run *run, struct gp_error *err) {
             if (o->state != RES_GONE && str_eq(o->provider, p->ops->name) && str_eq(o->uid, run->stack.uid))
                 vec_push(&its.list, *o);
         }
-        if (its.list.len > 0) r = p->ops->tag(p, &its, "expires", when, err);
+        if (its.list.len > 0) r = p->ops->tag(p, &its, tags, GP_ARRAY_LEN(tags), err);
         vec_free(&its.list);
     }
     if (r != 0) return gp_wrap(err, "could not write the deadline to the tags of '%s'", run->stack.name);

@@ -10,7 +10,7 @@
  * journal does not count. Writes the journal under the stack's lock. */
 int deadline_from_tags(struct run *run, struct gp_error *err);
 /* Deadlines that do not agree, or that somebody began to move, and money: a sentence for the user each. */
-void deadline_notes(const struct run *run, struct strv *notes);
+void deadline_notes(struct run *run, struct strv *notes);
 /* The first provider of the stack's resources that cannot move a deadline; NULL: all can. */
 const struct provider_ops *deadline_cannot_move(const struct run *run);
 /* Records that the deadline moves to run->moved_expires_s, before anything else knows it. */

@@ -54,7 +54,6 @@ static int look_for(const struct run *run, const struct intent *in, struct gp_ca
         if (r != 0 || *ret_known || clock_left_ms(until) == 0) break;
         (void)gp_sleep(run_pause_ms(run), none, NULL);
     }
-    if (*ret_known) r = journal_intent_done(run->e->journal, in->id, &made, err);
     for (size_t i = 0; i < made.list.len; i++) engine_note_resource(run->e, &made.list.items[i], true);
     if (r == 0 && *ret_known)
         run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "the launch under way (nodes %d..%d) succeeded",

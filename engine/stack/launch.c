@@ -10,6 +10,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/trust.h"
 #include "engine/stack/give_back.h"
 #include "templates/templates.h"
 
@@ -78,6 +79,7 @@ static int take_created(struct run *run, const struct resource_list *made, const
         resource_set(&n->rec.resource_id, res->id);
         if (first_key != NULL) resource_set(&n->rec.host_key_first, first_key);
         if (res->other_run) resource_set(&n->rec.host_key_first, "");
+        n->tag_proven = res->other_run && trust_host_key(run, &n->res);
         resource_set(&n->rec.host_key_next, "");
         resource_set(&n->rec.host_key, "");
         n->rec.attempt = res->attempt;
@@ -110,6 +112,7 @@ int launch_replay(struct run *run, const struct intent *intent, struct gp_error 
                              .slot_first = intent->slot_first,
                              .slot_count = intent->slot_count,
                              .attempt = intent->attempt,
+                             .proof = &run->proof,
                              .login_pubkey = run->login.pubkey,
                              .user_data = "",
                              .host_key_private = "",
@@ -290,6 +293,7 @@ static int try_offer(struct launch *l, const struct offer *o, int first, int cou
                              .slot_first = first,
                              .slot_count = count,
                              .attempt = attempt,
+                             .proof = &run->proof,
                              .login_pubkey = run->login.pubkey,
                              .user_data = user_data.s,
                              .host_key_private = p->ops->user_data ? secret_reveal(&l->host_key) : "",

@@ -13,7 +13,9 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/trust.h"
 #include "engine/stack/deadline.h"
+#include "engine/stack/identity.h"
 
 #define LAG_MAX_AGE_S 600 /* an older machine is listed, or gone */
 
@@ -48,61 +50,19 @@ static int recall_providers(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* Takes the identity from the claim (or, without one, from any resource) as the cloud has it. */
-static int take_identity(struct run *run, const struct resource_list *seen, struct finding *found,
-                         struct gp_error *err) {
-    const struct resource *from = NULL;
-    for (size_t i = 0; i < seen->list.len; i++) {
-        const struct resource *r = &seen->list.items[i];
-        if (r->state == RES_GONE || r->uid[0] == '\0') continue;
-        if (from == NULL || (r->claim && !from->claim)) from = r;
-    }
-    if (from == NULL) return 0;
-    int64_t expires_s = from->expires_s; /* machines have their own, from their create call */
-    for (size_t i = 0; i < seen->list.len; i++) {
-        const struct resource *r = &seen->list.items[i];
-        if (resource_is_machine(r) && r->state != RES_GONE && strcmp(r->uid, from->uid) == 0 && r->expires_s > 0)
-            expires_s = r->expires_s;
-    }
-    GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
-    if (before != NULL && (strcmp(before, from->uid) == 0 || !from->claim)) return 0;
-    if (before != NULL)
-        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "reconcile",
-                  "uid of '%s': the journal has %s, the cloud has %s: continuing with the cloud's", run->stack.name,
-                  run->stack.uid, from->uid);
-    struct stack adopted = {.owner = xstrdup(run->owner),
-                            .name = xstrdup(run->stack.name),
-                            .uid = xstrdup(from->uid),
-                            .spec_hash = xstrdup(from->spec_hash),
-                            .provider = xstrdup(from->provider),
-                            .region = xstrdup(from->region),
-                            .created_s = from->created_s,
-                            .expires_s = expires_s};
-    stack_clear(&run->stack);
-    run->stack = adopted;
-    found->ended_uid = GP_STEAL(before);
-    if (found->ended_uid != NULL) return 0; /* the journal still has its own */
-    struct gp_error why = {0};
-    int r = ending_wrote(run, journal_stack_put(run->e->journal, &run->stack, NULL, &why), &why);
-    if (r != 0 && err != NULL) *err = why;
-    return r;
+/* How sure the run is of a machine: the one of the node's record, before others of this journal or of a proof, before
+ * unproven. */
+static int sureness(const struct run_node *n, const struct resource *r) {
+    if (!r->ours) return 0;
+    return n->rec.resource_id != NULL && strcmp(n->rec.resource_id, r->id) == 0 ? 2 : 1;
 }
 
-/* The unit of the stack is in its tags only: that of its claim, else of any resource. */
-static void take_unit(struct run *run, const struct resource_list *seen) {
-    const struct resource *from = NULL;
-    for (size_t i = 0; i < seen->list.len; i++) {
-        const struct resource *r = &seen->list.items[i];
-        if (r->state == RES_GONE || r->unit[0] == '\0' || !str_eq(r->uid, run->stack.uid)) continue;
-        if (from == NULL || (r->claim && !from->claim)) from = r;
-    }
-    if (from != NULL) resource_set(&run->stack.unit, from->unit);
-}
-
-/* Of two machines for one slot the first by id stays, independent of the journal, so that both sides of a race choose
- * the same one. */
+/* Of two machines of equal sureness for one slot the first by id stays, so that both sides of a race choose the same
+ * one. */
 static bool supersedes(const struct run_node *n, const struct resource *r) {
-    return !n->exists || strcmp(r->id, n->res.id) < 0;
+    if (!n->exists) return true;
+    int now = sureness(n, &n->res), then = sureness(n, r);
+    return then != now ? then > now : strcmp(r->id, n->res.id) < 0;
 }
 
 static void place_node(struct run *run, const struct resource *r) {
@@ -111,8 +71,9 @@ static void place_node(struct run *run, const struct resource *r) {
     bool first = supersedes(n, r);
     if (n->exists) {
         const struct resource *second = first ? &n->res : r;
-        run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile",
-                  "%s is a second machine for node %d: 'gpuprov up' destroys it", second->id, r->slot);
+        if (second->ours)
+            run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile",
+                      "%s is a second machine for node %d: 'gpuprov up' destroys it", second->id, r->slot);
         resource_list_add(&run->others, second);
     }
     if (!first) return;
@@ -124,9 +85,13 @@ static void place_node(struct run *run, const struct resource *r) {
 /* Resets the record of a node whose machine was replaced or is gone. */
 static int fit_record(struct run_node *n, struct gp_error *err) {
     const char *had = n->rec.resource_id ? n->rec.resource_id : "";
-    if (n->exists && strcmp(had, n->res.id) == 0) return 0;
+    bool rotated = n->exists && provider_find(n->res.provider) != NULL && provider_find(n->res.provider)->key_rotation;
+    if (n->exists && strcmp(had, n->res.id) == 0) {
+        n->tag_proven = rotated && !run_node_has_key(n) && trust_host_key(n->run, &n->res);
+        return 0;
+    }
     if (!n->exists && had[0] == '\0') return 0;
-    int attempt = GP_MAX(n->rec.attempt, n->exists ? n->res.attempt : 0);
+    int attempt = GP_MAX(n->rec.attempt, n->exists && n->res.ours ? n->res.attempt : 0);
     /* the machine of the launch that was cut: it shows the key made for it */
     bool expected = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
     char *first = expected ? GP_STEAL(n->rec.host_key_first) : NULL;
@@ -136,25 +101,30 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
                                   .resource_id = xstrdup(n->exists ? n->res.id : ""),
                                   .host_key_first = first,
                                   .phase = n->exists ? NODE_REACHING : NODE_PLANNED};
+    n->tag_proven = rotated && !run_node_has_key(n) && trust_host_key(n->run, &n->res);
     if (!run_is_locked(n->run)) return 0; /* without the lock, another run may be writing the record */
     return run_node_save(n, err);
+}
+
+/* A verb that only shows or destroys the stack has unproven where a node has no other machine. */
+static bool has_place(const struct run *run, const struct resource *r) {
+    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours || run->looking || run->ending);
 }
 
 /* Sorts one listed resource: a node, another resource, or gone. */
 static void place(struct run *run, const struct resource *res) {
     bool slot = has_slot(run, res), gone = res->state == RES_GONE;
     engine_note_resource(run->e, res, !gone);
-    if (gone && slot) { /* its token is used up, even if the journal never had it */
+    if (gone && slot &&
+        (res->ours || trust_launch(run, res))) { /* its token is used up, even if the journal never had it */
         run_nodes_alloc(run, res->slot + 1);
         struct node_record *rec = &run->nodes[res->slot].rec;
         rec->attempt = GP_MAX(rec->attempt, res->attempt);
     }
     if (gone) return;
-    if (slot && (res->state == RES_PENDING || res->state == RES_RUNNING)) {
-        place_node(run, res);
-        return;
-    }
-    resource_list_add(&run->others, res);
+    if (slot && !res->ours) resource_list_add(&run->unproven, res);
+    if (slot && has_place(run, res)) place_node(run, res);
+    else resource_list_add(&run->others, res);
 }
 
 /* Fills `found` from the recorded resources. */
@@ -162,7 +132,7 @@ static int sum_up(const struct run *run, struct finding *found, struct gp_error 
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *r = &run->others.list.items[i];
         bool own = str_eq(r->uid, run->stack.uid);
-        if (own && resource_is_machine(r)) resource_list_add(&found->extras, r);
+        if (own && resource_is_machine(r) && r->ours) resource_list_add(&found->extras, r);
         if (!own && r->uid[0] != '\0' && !strv_has(&found->earlier_uids, r->uid))
             strv_add(&found->earlier_uids, r->uid);
     }
@@ -170,22 +140,32 @@ static int sum_up(const struct run *run, struct finding *found, struct gp_error 
     return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &found->unknown, err);
 }
 
+/* Records a listed resource and sorts it. */
+static int take(struct run *run, const struct resource *seen, struct gp_error *err) {
+    struct resource r = {0};
+    resource_copy(&r, seen);
+    if (resource_is_machine(&r) && str_eq(r.uid, run->stack.uid)) trust_machine(run, &r);
+    int rc = run->recalled ? 0 : journal_resource_put(run->e->journal, &r, err);
+    place(run, &r);
+    resource_clear(&r);
+    return rc;
+}
+
 static int record(struct run *run, const struct resource_list *seen, struct finding *found, struct gp_error *err) {
     struct gp_error why = {0};
-    int r = take_identity(run, seen, found, err);
+    int r = identity_take(run, seen, &found->ended_uid, err);
     if (r != 0) return r;
-    take_unit(run, seen);
     resource_list_clear(&run->others);
+    resource_list_clear(&run->unproven);
     for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
-    for (size_t i = 0; r == 0 && i < seen->list.len; i++) {
-        if (!run->recalled)
-            r = ending_wrote(run, journal_resource_put(run->e->journal, &seen->list.items[i], &why), &why);
-        place(run, &seen->list.items[i]);
-    }
+    for (size_t i = 0; r == 0 && i < seen->list.len; i++)
+        r = ending_wrote(run, take(run, &seen->list.items[i], &why), &why);
     for (int i = 0; r == 0 && i < run->n_nodes; i++) {
         run->nodes[i].rec.slot = i;
         r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);
     }
+    identity_take_unit(run, seen);
+    trust_report(run);
     if (r == 0 && found->ended_uid == NULL) r = ending_wrote(run, deadline_from_tags(run, &why), &why);
     if (r != 0 && err != NULL) *err = why;
     return r == 0 ? sum_up(run, found, err) : r;

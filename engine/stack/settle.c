@@ -8,10 +8,22 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/trust.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
+
+/* Machines of that launch that nothing but its own tags proves: they are not used, and the launch is not in vain. */
+static bool is_listed(struct run *run, const struct intent *in) {
+    for (size_t i = 0; i < run->unproven.list.len; i++) {
+        const struct resource *r = &run->unproven.list.items[i];
+        if (r->attempt == in->attempt && r->slot >= in->slot_first && r->slot < in->slot_first + in->slot_count &&
+            trust_launch(run, r))
+            return true;
+    }
+    return false;
+}
 
 static bool all_there(const struct run *run, const struct intent *in) {
     bool all = true;
@@ -31,7 +43,7 @@ static int settle_by_listing(struct run *run, const struct intent *in, struct fi
     for (;;) {
         int r = adopt_stack(run, found, err);
         if (r != 0) return r;
-        if (all_there(run, in))
+        if (all_there(run, in) || is_listed(run, in))
             return gp_fail(err, GP_EUSAGE,
                            "'%s': nodes %d..%d were launched for an earlier spec: run 'gpuprov down %s', "
                            "then 'gpuprov up'",

@@ -8,6 +8,7 @@
 #include "engine/plan.h"
 #include "engine/run/lock.h"
 #include "engine/run/login_key.h"
+#include "engine/run/proof_key.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
@@ -206,6 +207,21 @@ GP_UNUSED static struct resource *add_of(enum resource_kind kind, const char *id
     return r;
 }
 
+#define FAKE_KEY "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+/* Gives a machine the tags with which its stack proves that it is its own. */
+static void prove(const struct proof_key *key, struct resource *r) {
+    char proof[PROOF_SIZE];
+    resource_set(&r->host_keys, FAKE_KEY);
+    proof_of_machine(key, r->uid, r->provider, r->id, r->slot, FAKE_KEY, proof);
+    resource_set(&r->proof, proof);
+    r->slot_first = r->slot;
+    r->slot_count = 1;
+    proof_of_launch(key, r->uid, r->slot, 1, r->attempt, proof);
+    resource_set(&r->launch, proof);
+    proof_of_deadline(key, r->uid, r->expires_s, proof);
+    resource_set(&r->deadline, proof);
+}
+
 static int fake_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     for (size_t i = 0; req->known != NULL && i < req->known->list.len; i++)
         if (p->ops == &provider_aws) strv_add(&cloud.known, req->known->list.items[i].id);
@@ -281,6 +297,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
                                   cloud.things.list.items[i].state != RES_GONE);
             struct resource *res = there ? NULL : add(RES_INSTANCE, id, req->stack, s);
             if (res != NULL) res->attempt = req->attempt;
+            if (res != NULL) prove(req->proof, res);
         }
         for (size_t i = 0; i < cloud.things.list.len; i++) {
             snprintf(id, sizeof id, "i-%d", s);
@@ -288,6 +305,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
                 continue;
             struct resource copy = {0};
             resource_copy(&copy, &cloud.things.list.items[i]);
+            copy.ours = true; /* the reply names it */
             vec_push(&ret->list, copy);
         }
     }
@@ -499,6 +517,7 @@ __attribute__((unused)) static int launch(struct fixture *f, struct gp_error *er
     GP_AUTO_FREE char *canonical = spec_canonical(f->spec);
     if (r == 0) r = journal_stack_put(f->e->journal, &f->run->stack, canonical, err);
     if (r == 0) r = login_key_get(f->run, true, err);
+    if (r == 0) r = run_proof_key(f->run, true, err);
     run_nodes_alloc(f->run, f->spec->nodes);
     if (r == 0) r = settle_launches(f->run, &found, err);
     if (r == 0) r = extras_end(f->run, &found, err);

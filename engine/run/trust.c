@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides which machines are the stack's (trust.h). Runs in the verb's thread. */
+#include "base/gp_base.h"
+
+#include "engine/run/trust.h"
+
+#include "engine/run/proof_key.h"
+#include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
+
+void trust_machine(struct run *run, struct resource *r) {
+    const struct provider_ops *ops = provider_find(r->provider);
+    if (r->ours) return;
+    r->ours = (ops != NULL && ops->own_list) ||
+              (r->proof[0] != '\0' && run_has_proof_key(run) && proof_machine_holds(&run->proof, r));
+}
+
+bool trust_launch(struct run *run, const struct resource *r) {
+    return r->launch[0] != '\0' && run_has_proof_key(run) && proof_launch_holds(&run->proof, r);
+}
+
+bool trust_deadline(struct run *run, const struct resource *r) {
+    return r->deadline[0] != '\0' && run_has_proof_key(run) && proof_deadline_holds(&run->proof, r);
+}
+
+bool trust_host_key(struct run *run, const struct resource *r) {
+    return r->proof[0] != '\0' && run_has_proof_key(run) && proof_machine_holds(&run->proof, r);
+}
+
+void trust_report(struct run *run) {
+    for (size_t i = 0; i < run->unproven.list.len; i++) {
+        const struct resource *r = &run->unproven.list.items[i];
+        if (strv_has(&run->said_unproven, r->id)) continue;
+        strv_add(&run->said_unproven, r->id);
+        if (run->ending) continue; /* it is destroyed with the stack */
+        run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "trust",
+                  "%s in %s has the tags of node %d, and nothing proves that this stack launched it: it is left alone; "
+                  "'gpuprov down %s' destroys it",
+                  r->id, r->region, r->slot, run->stack.name);
+    }
+}
+
+/* A launch of this journal whose outcome is not known: settling it finds its machines. */
+static bool is_own_launch(const struct intent_list *open, const struct resource *r) {
+    for (size_t i = 0; i < open->list.len; i++) {
+        const struct intent *in = &open->list.items[i];
+        if (in->kind == RES_INSTANCE && r->attempt == in->attempt && r->slot >= in->slot_first &&
+            r->slot < in->slot_first + in->slot_count)
+            return true;
+    }
+    return false;
+}
+
+/* A launch of that attempt, or a later one, is in this journal: so the machine has copied tags. */
+static bool is_used_up(const struct run *run, const struct resource *r) {
+    return r->slot < run->n_nodes && run->nodes[r->slot].rec.attempt >= r->attempt;
+}
+
+static int cannot_prove(struct run *run, const struct resource *r, struct gp_error *err) {
+    struct gp_error why = {0};
+    int n = run_proof_key(run, false, &why);
+    return gp_fail(err, GP_ENOTFOUND,
+                   "'%s' has %s in %s, and this machine cannot prove that the stack launched it: %.220s%s: nothing is "
+                   "launched beside it; 'gpuprov down %s' destroys it",
+                   run->stack.name, r->id, r->region, n != 0 ? why.msg : "it has no proof by the stack's login key",
+                   n != 0 ? "" : ", and the journal of its launch is not here", run->stack.name);
+}
+
+int trust_may_launch(struct run *run, struct gp_error *err) {
+    struct intent_list open = {0}, all = {0};
+    bool missing = false, member = false;
+    for (int i = 0; i < run->spec->nodes; i++) {
+        bool there = i < run->n_nodes && run->nodes[i].exists;
+        missing = missing || !there;
+        member = member || there;
+    }
+    if (!missing || run->unproven.list.len == 0) return 0;
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
+    member = member || all.list.len > 0; /* a stack that only a list has shown is in the journal too */
+    for (size_t i = 0; r == 0 && i < run->unproven.list.len; i++) {
+        const struct resource *s = &run->unproven.list.items[i];
+        if (is_own_launch(&open, s)) continue;
+        if (trust_launch(run, s) && !is_used_up(run, s))
+            r = gp_fail(
+                err, GP_EREACH,
+                "%s/%d: %s was launched by another run, and has not proven itself yet: repeat 'gpuprov up' when "
+                "that run has finished; if it was cut, run 'gpuprov down %s' first",
+                run->stack.name, s->slot, s->id, run->stack.name);
+        else if (!member) r = cannot_prove(run, s, err);
+    }
+    intent_list_clear(&open);
+    intent_list_clear(&all);
+    return r;
+}
+
+int trust_no_node(struct run *run, struct gp_error *err) {
+    if (run->unproven.list.len == 0) return 0;
+    return cannot_prove(run, &run->unproven.list.items[0], err);
+}

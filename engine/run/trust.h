@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which machines of a list are the stack's. Its tags are a claim that everybody who may launch or tag a machine in the
+ * account can copy; this journal's own records and proofs are not. Decided here and nowhere else. */
+#ifndef GP_ENGINE_RUN_TRUST_H
+#define GP_ENGINE_RUN_TRUST_H
+
+#include "engine/run/run.h"
+
+/* Sets r->ours if this journal launched the machine, if its provider's list is this machine's own, or if its proof holds
+ * (checked with the login key, once where it is needed). Anything else of the stack is unproven: it is reported, and
+ * only `down` ends it. */
+void trust_machine(struct run *run, struct resource *r);
+/* Whether the tags of a launch were made by this stack: slots and attempt count, and not the machine. */
+bool trust_launch(struct run *run, const struct resource *r);
+/* Whether the deadline in its tags was written by this stack. */
+bool trust_deadline(struct run *run, const struct resource *r);
+/* Whether the machine's fingerprint tag may be pinned. */
+bool trust_host_key(struct run *run, const struct resource *r);
+
+/* Reports each machine of run->unproven once. */
+void trust_report(struct run *run);
+/* Before machines are launched for missing nodes. -GP_EREACH: a machine of the stack that has not proven itself yet may
+ * be one that another run launches now; -GP_ENOTFOUND: the stack has machines, and this run can prove with neither its
+ * journal nor a proof that it belongs to it. */
+int trust_may_launch(struct run *run, struct gp_error *err);
+/* For a verb that found no node of the stack: -GP_ENOTFOUND, with the unproven and the reason, if there are any; else
+ * 0. */
+int trust_no_node(struct run *run, struct gp_error *err);
+
+#endif
