@@ -14,10 +14,12 @@
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/trust.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/cost.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/gc_clock.h"
+#include "engine/stack/gc_fate.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
@@ -50,47 +52,6 @@ struct sweeps {
 };
 
 static bool of_uid(const struct resource *r, const char *uid) { return alive(r) && strcmp(r->uid, uid) == 0; }
-
-/* Several stack names may have one uid in their tags, so both are compared. */
-static bool of_stack(const struct resource *r, const struct resource *of) {
-    return of_uid(r, of->uid) && strcmp(r->stack, of->stack) == 0;
-}
-
-/* The deadline of a stack with machines is the earliest of theirs: it may have moved, and not every tag moves with it.
- * Without machines, everything counts. */
-static bool expired(const struct sweep *w, const struct resource *of, int64_t now_s) {
-    bool machines = false, any = false, of_machine = false;
-    for (size_t i = 0; i < w->all.list.len; i++) {
-        const struct resource *r = &w->all.list.items[i];
-        if (!of_stack(r, of) || r->expires_s == 0) continue;
-        bool machine = resource_is_machine(r), over = now_s >= r->expires_s;
-        machines = machines || machine;
-        any = any || over;
-        of_machine = of_machine || (machine && over);
-    }
-    return machines ? of_machine : any;
-}
-
-static bool names(const struct intent *stone, const struct resource *r) {
-    return str_eq(stone->uid, r->uid) && str_eq(stone->note, FORGET_NOTE) && r->slot >= stone->slot_first &&
-           r->slot < stone->slot_first + stone->slot_count && r->attempt == stone->attempt;
-}
-
-/* Whether `down` destroyed the stack: each machine that is there is named by a tombstone. */
-static bool buried(const struct sweep *w, const struct resource *of) {
-    bool stone = false;
-    for (size_t k = 0; k < w->stones.list.len; k++)
-        stone = stone ||
-                (str_eq(w->stones.list.items[k].uid, of->uid) && str_eq(w->stones.list.items[k].note, FORGET_NOTE));
-    for (size_t i = 0; stone && i < w->all.list.len; i++) {
-        const struct resource *r = &w->all.list.items[i];
-        if (!of_stack(r, of) || r->kind != RES_INSTANCE) continue;
-        bool named = false;
-        for (size_t k = 0; k < w->stones.list.len; k++) named = named || names(&w->stones.list.items[k], r);
-        if (!named) return false; /* the stack was launched again */
-    }
-    return stone;
-}
 
 /* Opens the other providers of the stack's resources in the journal. */
 static int open_its_others(struct run *run, struct gp_error *err) {
@@ -130,20 +91,101 @@ static bool is_left(const struct down_result *d, const char *id) {
     return false;
 }
 
-/* One stack: kept, or destroyed as a whole. Only resources that are gone count as ended. */
+/* The deadline of a stack of this journal, with a move that another run has proven; 0: it has none. */
+static int64_t known_deadline(struct sweep *w, const struct stack *s) {
+    struct run *run = NULL;
+    struct engine_opts saved = w->e->opts;
+    int64_t deadline_s = 0;
+    w->e->opts.owner = s->owner;
+    if (run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0) {
+        for (size_t i = 0; i < w->all.list.len; i++) {
+            const struct resource *r = &w->all.list.items[i];
+            bool its = resource_is_machine(r) && alive(r) && r->ours != OURS_NOT && str_eq(r->uid, s->uid);
+            bool moved = its && r->expires_s > 0 && r->expires_s != s->expires_s && trust_deadline(run, r);
+            if (moved && (deadline_s == 0 || r->expires_s < deadline_s)) deadline_s = r->expires_s;
+        }
+    }
+    run_close(run);
+    w->e->opts = saved;
+    return deadline_s != 0 ? deadline_s : s->expires_s;
+}
+
+/* Whether this journal launched the stack, or has adopted it with a proof. A stack that only lists have shown is not
+ * known: its deadline may have moved since. */
+static int know(struct sweep *w, const struct resource *of, struct gc_group *ret, struct gp_error *err) {
+    struct stack_list all = {0};
+    int r = journal_stacks(w->e->journal, &all, err);
+    *ret = (struct gc_group){.all = &w->all, .of = of, .stones = &w->stones};
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct stack *s = &all.list.items[i];
+        if (!str_eq(s->uid, of->uid) || !str_eq(s->name, of->stack)) continue;
+        r = trust_is_member(w->e->journal, s->uid, &ret->known, err);
+        if (r == 0 && ret->known) ret->known_s = known_deadline(w, s);
+    }
+    stack_list_clear(&all);
+    return r;
+}
+
+static bool any_alive(const struct resource_list *seen, const struct resource_list *of) {
+    for (size_t i = 0; i < of->list.len; i++)
+        for (size_t k = 0; k < seen->list.len; k++)
+            if (strcmp(seen->list.items[k].id, of->list.items[i].id) == 0 && alive(&seen->list.items[k])) return true;
+    return false;
+}
+
+/* Destroys these resources and leaves the rest of their stack; waits until they are gone. */
+static int end_some(struct sweep *w, const struct resource_list *what, struct gp_error *err) {
+    int64_t until = clock_deadline(w->run->end_ms);
+    int quiet = 0; /* lists in a row without them */
+    for (size_t i = 0; i < what->list.len; i++)
+        run_event(w->run, -1, NODE_ENDING, EVENT_START, "destroy", "%s %s of '%s': past its own deadline",
+                  resource_kind_name(what->list.items[i].kind), what->list.items[i].id, what->list.items[i].stack);
+    int r = w->p->ops->destroy(w->p, what, err);
+    while (r == 0 && quiet < 2) {
+        GP_AUTO_RESOURCES struct resource_list seen = {0};
+        struct list_req req = {.owner = w->p->owner};
+        r = gp_sleep(run_pause_ms(w->run), &w->e->cancel, err);
+        if (r == 0) r = look_list(w->run, &w->run->look, w->p, &req, &seen, err);
+        quiet = any_alive(&seen, what) ? 0 : quiet + 1;
+        if (r == 0 && quiet == 0 && clock_left_ms(until) == 0)
+            r = gp_fail(err, GP_EBILLED,
+                        "%s is past its deadline and does not terminate: check it in the cloud's console",
+                        what->list.items[0].id);
+    }
+    for (size_t i = 0; r == 0 && i < what->list.len; i++)
+        r = journal_resource_gone(w->e->journal, what->list.items[i].provider, what->list.items[i].id, err);
+    return r;
+}
+
+static bool has(const struct resource_list *l, const struct resource *r) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (strcmp(l->list.items[i].id, r->id) == 0) return true;
+    return false;
+}
+
+/* One stack: kept, destroyed as a whole, or some of it. Only resources that are gone count as ended. */
 static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
                      struct gp_error *err) {
-    bool owned = of->uid[0] != '\0', end = owned && (expired(w, of, w->time.now_s) || buried(w, of));
-    bool held = owned && !end && expired(w, of, w->time.later_s);
+    struct gc_group group = {0};
+    struct gc_fate now = {0}, later = {0};
     struct down_result down = {0};
-    int r = end && !dry_run ? end_uid(w, of, &down, err) : 0;
+    bool owned = of->uid[0] != '\0';
+    int r = know(w, of, &group, err);
+    if (r != 0) return r;
+    if (owned) gc_fate_find(&group, w->time.now_s, &now);
+    if (owned) gc_fate_find(&group, w->time.later_s, &later);
+    if (now.whole && !dry_run) r = end_uid(w, of, &down, err);
+    else if (now.some.list.len > 0 && !dry_run) r = end_some(w, &now.some, err);
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
-        if (!of_stack(res, of)) continue;
+        if (!gc_fate_in_group(res, of)) continue;
+        bool ends = now.whole || has(&now.some, res), held = !ends && (later.whole || has(&later.some, res));
         if (held) strv_add(&w->held, res->id);
         w->held_billed = w->held_billed || (held && res->billed);
-        resource_list_add(end && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
+        resource_list_add(ends && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
     }
+    vec_free(&now.some.list);
+    vec_free(&later.some.list);
     down_result_clear(&down);
     return r;
 }
@@ -296,8 +338,11 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
     /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
-    bool over = false;
-    if (r == 0 && str_eq(run->stack.uid, s->uid)) {
+    bool over = false, member = false;
+    if (r == 0) r = trust_is_member(e->journal, s->uid, &member, err);
+    /* of a stack that only lists have shown, each machine has its own deadline (sweep_uid) */
+    bool counts = member || (run != NULL && run->unproven.list.len == 0);
+    if (r == 0 && counts && str_eq(run->stack.uid, s->uid)) {
         int64_t local_s = clock_wall_s(), skew_s = run_cloud_s(run, run->stack.provider) - local_s;
         over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
     }

@@ -10,6 +10,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/run/trust.h"
 #include "engine/stack/claim.h"
 #include "engine/stack/cost.h"
 #include "engine/stack/deadline.h"
@@ -490,6 +491,7 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
     if (r == 0) r = engine_preflight(e, spec, &run->validation.plan, err);
     if (r == 0) r = run_open_offers(run, err);
     if (r == 0) r = reconcile(run, &found, err);
+    if (r == 0) r = trust_may_launch(run, err);
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) r = plan_make(run, &found, ret, err);
     run_close(run);

@@ -56,7 +56,7 @@ static const struct column resource_columns[] = {
     C(COL_TEXT, resource, regions),
     C(COL_TEXT, resource, account),
     C(COL_I64, resource, gone_s),
-    C(COL_BOOL, resource, ours),
+    C(COL_INT, resource, ours),
 };
 static const struct column node_columns[] = {
     C(COL_INT, node_record, slot),

@@ -129,7 +129,7 @@ static int migrate(struct journal *j, struct gp_error *err) {
     if (r == 0 && version >= 1 && version <= 5)
         r = exec_sql(j,
                      "ALTER TABLE resources ADD COLUMN ours INTEGER;"
-                     "UPDATE resources SET ours=1 WHERE EXISTS (SELECT 1 FROM nodes WHERE stack_uid=resources.uid AND "
+                     "UPDATE resources SET ours=2 WHERE EXISTS (SELECT 1 FROM nodes WHERE stack_uid=resources.uid AND "
                      "nodes.resource_id=resources.id);",
                      "migrate to schema 6", err);
     if (r == 0 && version < SCHEMA_VERSION) {

@@ -50,6 +50,13 @@ bool resource_kind_parse(const char *name, enum resource_kind *ret);
 const char *resource_state_name(enum resource_state s); /* "pending", ... */
 bool resource_state_parse(const char *name, enum resource_state *ret);
 
+/* Why a resource counts as the stack's, in order of certainty. */
+enum resource_ours {
+    OURS_NOT,     /* its tags claim it, and everybody who may tag can write those */
+    OURS_PROVEN,  /* its proof holds (proof.h) */
+    OURS_LAUNCHED /* the cloud's reply to a create call of this journal named it, or its list is this machine's own */
+};
+
 /* Anything that a provider created (or borrowed: RES_HOST). All strings owned, "" when unknown. */
 struct resource {
     enum resource_kind kind;
@@ -77,23 +84,23 @@ struct resource {
     int slot_first, slot_count; /* ...and the slots of that launch; -1, 0: not known */
     char *proof;                /* the machine with its host key, or the baked image with its facts */
     char *deadline;             /* expires_s */
-    bool ours;         /* this journal launched it, or a proof has shown that the stack did: never from a tag */
-    char *bastion;     /* "user@host[:port]"; "" */
-    char *login_key;   /* ssh: private key path from the hosts file; "" */
-    char *known_hosts; /* ssh: path; "" */
-    char *image;       /* of an image and its snapshots: what it has (model/image.h); of a node: the baked image that it
+    enum resource_ours ours;    /* in the journal; never from a tag */
+    char *bastion;              /* "user@host[:port]"; "" */
+    char *login_key;            /* ssh: private key path from the hosts file; "" */
+    char *known_hosts;          /* ssh: path; "" */
+    char *image;      /* of an image and its snapshots: what it has (model/image.h); of a node: the baked image that it
                           was made from. "" */
-    char *account;     /* its account at the cloud; "" where there is none, or unknown */
-    char *regions;     /* of a claim: regions of the stack's resources (tags.h); "": unknown */
-    char *unreadable;  /* why its tags did not decode, one line; "": they did. Without owner, stack
+    char *account;    /* its account at the cloud; "" where there is none, or unknown */
+    char *regions;    /* of a claim: regions of the stack's resources (tags.h); "": unknown */
+    char *unreadable; /* why its tags did not decode, one line; "": they did. Without owner, stack
                               and uid it has no owner: it is reported, never used, destroyed or recorded */
-    int rdma;          /* RDMA devices that the cloud gives it; -1: unknown. Not in the journal */
-    bool ends_itself;  /* the cloud shows that this node may delete itself at its deadline. Not in the journal */
-    char *ingress;     /* of a group: who may connect, besides its own members, one rule a line: "tcp 22 10.0.0.0/8",
+    int rdma;         /* RDMA devices that the cloud gives it; -1: unknown. Not in the journal */
+    bool ends_itself; /* the cloud shows that this node may delete itself at its deadline. Not in the journal */
+    char *ingress;    /* of a group: who may connect, besides its own members, one rule a line: "tcp 22 10.0.0.0/8",
                           "all 0.0.0.0/0"; "none": nobody; "": unknown. Not in the journal */
-    char *market;      /* "on-demand", "spot"; "": unknown. Not in the journal */
-    int gpus;          /* GPUs of the node's offer; -1: unknown */
-    bool other_run;    /* launched by another run at the same time: it has that run's
+    char *market;     /* "on-demand", "spot"; "": unknown. Not in the journal */
+    int gpus;         /* GPUs of the node's offer; -1: unknown */
+    bool other_run;   /* launched by another run at the same time: it has that run's
                               first-contact key */
 };
 struct resource_list {

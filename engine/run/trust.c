@@ -10,9 +10,9 @@
 
 void trust_machine(struct run *run, struct resource *r) {
     const struct provider_ops *ops = provider_find(r->provider);
-    if (r->ours) return;
-    r->ours = (ops != NULL && ops->own_list) ||
-              (r->proof[0] != '\0' && run_has_proof_key(run) && proof_machine_holds(&run->proof, r));
+    if (r->ours != OURS_NOT) return;
+    if (ops != NULL && ops->own_list) r->ours = OURS_LAUNCHED;
+    else if (trust_host_key(run, r)) r->ours = OURS_PROVEN;
 }
 
 bool trust_launch(struct run *run, const struct resource *r) {
@@ -66,8 +66,20 @@ static int cannot_prove(struct run *run, const struct resource *r, struct gp_err
                    n != 0 ? "" : ", and the journal of its launch is not here", run->stack.name);
 }
 
+int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct intent_list all = {0};
+    int r = journal_intents(j, uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
+    if (r == 0) r = journal_resources(j, uid, &known, err);
+    bool member = all.list.len > 0;
+    for (size_t i = 0; i < known.list.len; i++) member = member || known.list.items[i].ours != OURS_NOT;
+    intent_list_clear(&all);
+    if (r == 0) *ret = member;
+    return r;
+}
+
 int trust_may_launch(struct run *run, struct gp_error *err) {
-    struct intent_list open = {0}, all = {0};
+    struct intent_list open = {0};
     bool missing = false, member = false;
     for (int i = 0; i < run->spec->nodes; i++) {
         bool there = i < run->n_nodes && run->nodes[i].exists;
@@ -76,8 +88,7 @@ int trust_may_launch(struct run *run, struct gp_error *err) {
     }
     if (!missing || run->unproven.list.len == 0) return 0;
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
-    if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
-    member = member || all.list.len > 0; /* a stack that only a list has shown is in the journal too */
+    if (r == 0 && !member) r = trust_is_member(run->e->journal, run->stack.uid, &member, err);
     for (size_t i = 0; r == 0 && i < run->unproven.list.len; i++) {
         const struct resource *s = &run->unproven.list.items[i];
         if (is_own_launch(&open, s)) continue;
@@ -90,7 +101,6 @@ int trust_may_launch(struct run *run, struct gp_error *err) {
         else if (!member) r = cannot_prove(run, s, err);
     }
     intent_list_clear(&open);
-    intent_list_clear(&all);
     return r;
 }
 

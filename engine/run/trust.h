@@ -17,6 +17,10 @@ bool trust_deadline(struct run *run, const struct resource *r);
 /* Whether the machine's fingerprint tag may be pinned. */
 bool trust_host_key(struct run *run, const struct resource *r);
 
+/* Whether this journal has launched anything of the stack, or has adopted a machine of it with a proof: a stack that only
+ * lists have shown is in the journal too. */
+int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_error *err);
+
 /* Reports each machine of run->unproven once. */
 void trust_report(struct run *run);
 /* Before machines are launched for missing nodes. -GP_EREACH: a machine of the stack that has not proven itself yet may

@@ -33,7 +33,7 @@ static bool is_written(struct run *run, const struct resource *r) {
 static void add(struct run *run, const struct resource *r, struct span *s) {
     const struct provider_ops *ops = provider_find(r->provider);
     if (!resource_is_machine(r) || r->expires_s <= 0 || r->state == RES_GONE || r->state == RES_STOPPING) return;
-    if (ops == NULL || ops->lent || !r->ours || !str_eq(r->uid, run->stack.uid)) return;
+    if (ops == NULL || ops->lent || r->ours == OURS_NOT || !str_eq(r->uid, run->stack.uid)) return;
     if (!is_written(run, r) || r->expires_s > run_cloud_s(run, r->provider) + FARTHEST_S) {
         s->strange = true;
         return;

@@ -42,7 +42,7 @@ static const struct resource *choose(struct run *run, const struct resource_list
 static bool is_listed(const struct resource_list *seen, const char *uid) {
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
-        bool shows = r->claim || (resource_is_machine(r) && r->ours);
+        bool shows = r->claim || (resource_is_machine(r) && r->ours != OURS_NOT);
         if (counts(r) && shows && strcmp(r->uid, uid) == 0) return true;
     }
     return false;
@@ -98,22 +98,24 @@ int identity_take(struct run *run, const struct resource_list *seen, char **ret_
     return r;
 }
 
-/* NULL: it has none of its own to say. */
-static const char *unit_of(const struct run *run, const struct resource *r) {
-    if (!counts(r) || !str_eq(r->uid, run->stack.uid)) return NULL;
-    if (r->claim) return r->unit;
-    if (!resource_is_machine(r) || r->slot < 0 || r->slot >= run->n_nodes) return NULL;
+/* Whether r has a say in the unit of the stack: its claims, or without one its machines that are not unproven. */
+static bool tells_unit(const struct run *run, const struct resource *r, bool claims) {
+    if (!counts(r) || !str_eq(r->uid, run->stack.uid)) return false;
+    if (claims) return r->claim;
+    if (!resource_is_machine(r) || r->slot < 0 || r->slot >= run->n_nodes) return false;
     const struct run_node *n = &run->nodes[r->slot];
-    return n->exists && n->res.ours && strcmp(n->res.id, r->id) == 0 ? r->unit : NULL;
+    return n->exists && n->res.ours != OURS_NOT && strcmp(n->res.id, r->id) == 0;
 }
 
 void identity_take_unit(struct run *run, const struct resource_list *seen) {
+    bool claims = false;
     const char *unit = NULL;
+    for (size_t i = 0; i < seen->list.len; i++) claims = claims || tells_unit(run, &seen->list.items[i], true);
     for (size_t i = 0; i < seen->list.len; i++) {
-        const char *its = unit_of(run, &seen->list.items[i]);
-        if (its == NULL) continue;
-        if (unit != NULL && strcmp(unit, its) != 0) return; /* somebody edited a tag: it belongs to no unit */
-        unit = its;
+        const struct resource *r = &seen->list.items[i];
+        if (!tells_unit(run, r, claims)) continue;
+        if (unit != NULL && strcmp(unit, r->unit) != 0) return; /* somebody edited a tag: it belongs to no unit */
+        unit = r->unit;
     }
     if (unit != NULL && unit[0] != '\0') resource_set(&run->stack.unit, unit);
 }

@@ -10,7 +10,8 @@
  * a claim, and a claim before anything else. *ret_ended (caller frees): the uid in the journal, if nothing of it is left
  * and the claim has another one; the journal still has it then. */
 int identity_take(struct run *run, const struct resource_list *seen, char **ret_ended, struct gp_error *err);
-/* The unit of the stack is in its tags only. It counts if its claims and its machines that are not unproven agree. */
+/* The unit of the stack is in its tags only. It counts if all its claims agree; without a
+ * claim, if its machines that are not unproven do. */
 void identity_take_unit(struct run *run, const struct resource_list *seen);
 
 #endif

@@ -50,19 +50,26 @@ static int recall_providers(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* How sure the run is of a machine: the one of the node's record, before others of this journal or of a proof, before
- * unproven. */
+/* How sure the run is of a machine: the one of the node's record goes before others of this journal, those before what
+ * a proof alone shows, and that before unproven ones. */
 static int sureness(const struct run_node *n, const struct resource *r) {
-    if (!r->ours) return 0;
-    return n->rec.resource_id != NULL && strcmp(n->rec.resource_id, r->id) == 0 ? 2 : 1;
+    bool recorded = n->rec.resource_id != NULL && strcmp(n->rec.resource_id, r->id) == 0;
+    return r->ours != OURS_NOT && recorded ? OURS_LAUNCHED + 1 : (int)r->ours;
 }
 
-/* Of two machines of equal sureness for one slot the first by id stays, so that both sides of a race choose the same
- * one. */
+/* Of two machines of equal sureness for one slot the first by id stays. */
 static bool supersedes(const struct run_node *n, const struct resource *r) {
     if (!n->exists) return true;
     int now = sureness(n, &n->res), then = sureness(n, r);
     return then != now ? then > now : strcmp(r->id, n->res.id) < 0;
+}
+
+/* A second machine that this journal did not launch may be another run's that works with it. */
+static void say_second(const struct run *run, const struct resource *r) {
+    if (r->ours == OURS_NOT) return; /* trust_report() names it */
+    run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile", "%s is a second machine for node %d: %s%s%s", r->id,
+              r->slot, r->ours == OURS_LAUNCHED ? "'gpuprov up' destroys it" : "it is left alone; 'gpuprov down ",
+              r->ours == OURS_LAUNCHED ? "" : run->stack.name, r->ours == OURS_LAUNCHED ? "" : "' destroys it");
 }
 
 static void place_node(struct run *run, const struct resource *r) {
@@ -71,9 +78,7 @@ static void place_node(struct run *run, const struct resource *r) {
     bool first = supersedes(n, r);
     if (n->exists) {
         const struct resource *second = first ? &n->res : r;
-        if (second->ours)
-            run_event(run, r->slot, NODE_PLANNED, EVENT_WARN, "reconcile",
-                      "%s is a second machine for node %d: 'gpuprov up' destroys it", second->id, r->slot);
+        say_second(run, second);
         resource_list_add(&run->others, second);
     }
     if (!first) return;
@@ -91,7 +96,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
         return 0;
     }
     if (!n->exists && had[0] == '\0') return 0;
-    int attempt = GP_MAX(n->rec.attempt, n->exists && n->res.ours ? n->res.attempt : 0);
+    int attempt = GP_MAX(n->rec.attempt, n->exists && n->res.ours != OURS_NOT ? n->res.attempt : 0);
     /* the machine of the launch that was cut: it shows the key made for it */
     bool expected = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
     char *first = expected ? GP_STEAL(n->rec.host_key_first) : NULL;
@@ -108,7 +113,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
 
 /* A verb that only shows or destroys the stack has unproven where a node has no other machine. */
 static bool has_place(const struct run *run, const struct resource *r) {
-    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours || run->looking || run->ending);
+    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || run->looking || run->ending);
 }
 
 /* Sorts one listed resource: a node, another resource, or gone. */
@@ -116,15 +121,22 @@ static void place(struct run *run, const struct resource *res) {
     bool slot = has_slot(run, res), gone = res->state == RES_GONE;
     engine_note_resource(run->e, res, !gone);
     if (gone && slot &&
-        (res->ours || trust_launch(run, res))) { /* its token is used up, even if the journal never had it */
+        (res->ours != OURS_NOT ||
+         trust_launch(run, res))) { /* its token is used up, even if the journal never had it */
         run_nodes_alloc(run, res->slot + 1);
         struct node_record *rec = &run->nodes[res->slot].rec;
         rec->attempt = GP_MAX(rec->attempt, res->attempt);
     }
     if (gone) return;
-    if (slot && !res->ours) resource_list_add(&run->unproven, res);
+    if (slot && res->ours == OURS_NOT) resource_list_add(&run->unproven, res);
     if (slot && has_place(run, res)) place_node(run, res);
     else resource_list_add(&run->others, res);
+}
+
+/* A machine that no node uses and `up` destroys: of this journal, or proven and stopped. */
+static bool is_extra(const struct resource *r) {
+    bool runs = r->state == RES_PENDING || r->state == RES_RUNNING;
+    return resource_is_machine(r) && (r->ours == OURS_LAUNCHED || (r->ours == OURS_PROVEN && !runs));
 }
 
 /* Fills `found` from the recorded resources. */
@@ -132,7 +144,7 @@ static int sum_up(const struct run *run, struct finding *found, struct gp_error 
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *r = &run->others.list.items[i];
         bool own = str_eq(r->uid, run->stack.uid);
-        if (own && resource_is_machine(r) && r->ours) resource_list_add(&found->extras, r);
+        if (own && is_extra(r)) resource_list_add(&found->extras, r);
         if (!own && r->uid[0] != '\0' && !strv_has(&found->earlier_uids, r->uid))
             strv_add(&found->earlier_uids, r->uid);
     }

@@ -222,6 +222,14 @@ static void prove(const struct proof_key *key, struct resource *r) {
     resource_set(&r->deadline, proof);
 }
 
+/* Records it as a machine of a launch of this journal. */
+GP_UNUSED static void record_launched(struct journal *j, struct resource *r) {
+    struct gp_error err = {0};
+    r->ours = OURS_LAUNCHED;
+    if (journal_resource_put(j, r, &err) != 0) fail_msg("%s", err.msg);
+    r->ours = OURS_NOT; /* a cloud does not say so */
+}
+
 static int fake_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {
     for (size_t i = 0; req->known != NULL && i < req->known->list.len; i++)
         if (p->ops == &provider_aws) strv_add(&cloud.known, req->known->list.items[i].id);
@@ -305,7 +313,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
                 continue;
             struct resource copy = {0};
             resource_copy(&copy, &cloud.things.list.items[i]);
-            copy.ours = true; /* the reply names it */
+            copy.ours = OURS_LAUNCHED; /* the reply names it */
             vec_push(&ret->list, copy);
         }
     }
@@ -527,6 +535,14 @@ __attribute__((unused)) static int launch(struct fixture *f, struct gp_error *er
     if (f->run != NULL && f->run->lock.fd >= 0) close(f->run->lock.fd); /* for the verbs that follow */
     if (f->run != NULL) f->run->lock.fd = -1;
     return r;
+}
+
+/* Gives the stack that deadline, in the journal and in all tags. */
+GP_UNUSED static void deadline_is(struct fixture *f, int64_t at_s) {
+    struct gp_error err = {0};
+    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = at_s;
+    f->run->stack.expires_s = at_s;
+    if (journal_stack_put(f->e->journal, &f->run->stack, NULL, &err) != 0) fail_msg("%s", err.msg);
 }
 
 __attribute__((unused)) static int running(void) {

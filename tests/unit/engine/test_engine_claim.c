@@ -134,8 +134,9 @@ static void test_what_reconcile_finds(void **state) {
     assert_int_equal(launch(f, &err), 0);
     run_unlock(f->run);
     GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
-    add(RES_INSTANCE, "i-9", &f->run->stack, 1);
+    record_launched(f->e->journal, add(RES_INSTANCE, "i-9", &f->run->stack, 1));
     add(RES_INSTANCE, "i-8", &f->run->stack, 0)->state = RES_STOPPING;
+    prove(&f->run->proof, &cloud.things.list.items[cloud.things.list.len - 1]);
     cloud.gone_after = 100;
     assert_int_equal(reconcile(f->run, &found, &err), 0);
     assert_null(found.ended_uid);
@@ -147,9 +148,15 @@ static void test_what_reconcile_finds(void **state) {
         if (cloud.things.list.items[i].claim) cloud.things.list.items[i].state = RES_GONE;
     add_of(RES_GROUP, "sg-2", -1, "me", "t", "bbbbbbbbbbbbbbbb", 0);
     assert_int_equal(reconcile(f->run, &found, &err), 0);
+    assert_null(found.ended_uid); /* its machines are there: the other claim may be anybody's */
+    assert_string_equal(f->run->stack.uid, uid);
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].kind == RES_INSTANCE) cloud.things.list.items[i].state = RES_GONE;
+    add_of(RES_VOLUME, "vol-1", -1, "me", "t", uid, 0);
+    assert_int_equal(reconcile(f->run, &found, &err), 0);
     assert_string_equal(found.ended_uid, uid);
     assert_string_equal(f->run->stack.uid, "bbbbbbbbbbbbbbbb");
-    assert_int_equal(found.extras.list.len, 0); /* its machines are the earlier stack's now */
+    assert_int_equal(found.extras.list.len, 0);
     assert_int_equal(found.earlier_uids.n, 1);
     assert_string_equal(found.earlier_uids.v[0], uid);
     struct stack known = {0};
@@ -167,14 +174,17 @@ static void test_expired_with_machines_is_refused(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
+    for (size_t i = 0; i < cloud.things.list.len; i++) { /* another run has moved it */
+        cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
+        prove(&f->run->proof, &cloud.things.list.items[i]);
+    }
     assert_int_equal(up(f, &err), -GP_EUSAGE);
     assert_non_null(strstr(err.msg, "deadline"));
     assert_int_equal(running(), 2);
 }
 
-/* The tags decide about the end, so they count, not what this journal has; the earliest machine decides. A time that
- * gpuprov would not write is not used. */
+/* Another run may have moved the deadline: a tag with the stack's proof counts, and the earliest machine decides. A time
+ * that the stack did not write is not used. */
 static void test_the_deadline_is_that_of_the_tags(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
@@ -187,6 +197,11 @@ static void test_the_deadline_is_that_of_the_tags(void **state) {
         if (resource_is_machine(&cloud.things.list.items[i]) && n < GP_ARRAY_LEN(times))
             cloud.things.list.items[i].expires_s = times[n++];
     assert_int_equal(n, 2);
+    int64_t launched_s = f->run->stack.expires_s;
+    assert_int_equal(reconcile(f->run, &found, &err), 0);
+    assert_int_equal(f->run->stack.expires_s, launched_s); /* somebody edited them */
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (resource_is_machine(&cloud.things.list.items[i])) prove(&f->run->proof, &cloud.things.list.items[i]);
     assert_int_equal(reconcile(f->run, &found, &err), 0);
     assert_int_equal(f->run->stack.expires_s, now_s + 5000);
     deadline_notes(f->run, &notes);
@@ -194,7 +209,7 @@ static void test_the_deadline_is_that_of_the_tags(void **state) {
     assert_non_null(strstr(notes.v[0], "different deadlines"));
     for (size_t i = 0; i < cloud.things.list.len; i++)
         if (cloud.things.list.items[i].expires_s == now_s + 5000)
-            cloud.things.list.items[i].expires_s = now_s + (int64_t)90 * 86400;
+            cloud.things.list.items[i].expires_s = now_s + (int64_t)90 * 86400; /* and its proof is of another time */
     assert_int_equal(reconcile(f->run, &found, &err), 0);
     assert_int_equal(f->run->stack.expires_s, now_s + 9000);
     strv_clear(&notes);

@@ -152,7 +152,7 @@ static void test_gc_asks_the_other_cloud_too(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     launch_at_both(f);
-    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
+    deadline_is(f, clock_wall_s() - 5);
     cloud.other_open_fails = true;
     struct gc_result res = {0};
     assert_int_not_equal(engine_gc(f->e, NULL, false, &res, &err), 0);
@@ -175,8 +175,7 @@ static void test_gc_by_the_clouds_clock(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    int64_t ends_s = clock_wall_s() - 3600; /* as the wrong clock sees it */
-    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = ends_s;
+    deadline_is(f, clock_wall_s() - 3600); /* as the wrong clock sees it */
     cloud.skew_s = -5 * 3600;
     struct gc_result res = {0};
     assert_int_equal(engine_gc(f->e, NULL, false, &res, &err), 0);

@@ -216,13 +216,15 @@ static void test_no_tag(void **state) {
     end(&w);
 }
 
-/* An empty journal adopts: the tag is all there is, and the key is the node's own already. */
+/* An empty journal adopts: the tag is all there is, and counts with its proof; the key is the node's own already. */
 static void test_adopting(void **state) {
     (void)state;
     NEEDS_SSHD();
     struct world w;
     begin(&w);
     resource_set(&w.n->res.host_keys, w.print);
+    trusts(&w, 0, NULL, NULL);
+    w.n->tag_proven = true;
     trusts(&w, 1, w.print, NULL);
     go(&w);
     assert_int_equal(rotations, 0);
@@ -236,6 +238,7 @@ static void test_adopting_odd_tags(void **state) {
     struct world w;
     begin(&w);
     GP_AUTO_FREE char *two = xasprintf("%s\n%s", w.print, w.print);
+    w.n->tag_proven = true;
     const char *odd[] = {"", fx.a.host_line, two, "SHA256:x)>/tmp/x;;y", "SHA256:"};
     for (size_t i = 0; i < GP_ARRAY_LEN(odd); i++) {
         resource_set(&w.n->res.host_keys, odd[i]);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What gc destroys of one stack. A resource's tags are a claim: its own deadline ends it alone, never what the journal
+ * knows. Pure; any thread. */
+#ifndef GP_ENGINE_GC_FATE_H
+#define GP_ENGINE_GC_FATE_H
+
+#include "journal/journal.h"
+#include "model/stack.h"
+
+struct gc_group {
+    const struct resource_list *all; /* as listed; those with the uid and the stack's name of `of` are the group */
+    const struct resource *of;
+    bool known;                       /* this journal launched it, or has adopted it with a proof */
+    int64_t known_s;                  /* then its deadline, wall; 0: none */
+    const struct intent_list *stones; /* of all stacks that `down` destroyed */
+};
+struct gc_fate {
+    bool whole;                /* the stack ends with everything that has its uid */
+    struct resource_list some; /* else these alone; borrowed, freed by vec_free */
+};
+bool gc_fate_in_group(const struct resource *r, const struct resource *of);
+/* At now_s. Of a stack that the journal knows: all of it at its deadline; before it only machines that nothing proves
+ * to be the stack's, each at its own. Of any other: each machine at its own deadline, and everything once no machine
+ * is left to wait for; what a tombstone names at any time. */
+void gc_fate_find(const struct gc_group *g, int64_t now_s, struct gc_fate *ret);
+
+#endif

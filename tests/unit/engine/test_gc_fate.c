@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What gc destroys of a stack: a foreign machine's tags end that machine only, and a stack of the journal follows the
+ * journal. Pure. */
+#include "base/gp_base.h"
+
+#include "engine/stack/gc_fate.h"
+
+#include "engine/stack/forget.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#define NOW 1800000000
+#define UID "0123456789abcdef"
+
+static struct resource_list all;
+static struct intent_list stones;
+
+static struct resource *add(enum resource_kind kind, const char *id, enum resource_ours ours, int64_t expires_s) {
+    struct resource r;
+    resource_init(&r, kind, "aws");
+    resource_set(&r.id, id);
+    resource_set(&r.uid, UID);
+    resource_set(&r.stack, "t");
+    r.expires_s = expires_s;
+    r.ours = ours;
+    r.claim = kind == RES_GROUP;
+    r.slot = kind == RES_INSTANCE ? 0 : -1;
+    r.attempt = 1;
+    vec_push(&all.list, r);
+    return &all.list.items[all.list.len - 1];
+}
+
+/* "whole", or the ids. known_s -1: the journal does not know it. */
+static const char *fate(int64_t known_s) {
+    static char text[256];
+    struct gc_group g = {
+        .all = &all, .of = &all.list.items[0], .known = known_s >= 0, .known_s = known_s, .stones = &stones};
+    struct gc_fate f = {0};
+    gc_fate_find(&g, NOW, &f);
+    text[0] = '\0';
+    for (size_t i = 0; i < f.some.list.len; i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s", i > 0 ? " " : "", f.some.list.items[i].id);
+    }
+    if (f.whole) snprintf(text, sizeof text, "whole");
+    vec_free(&f.some.list);
+    return text;
+}
+
+static int clear(void **state) {
+    (void)state;
+    resource_list_clear(&all);
+    intent_list_clear(&stones);
+    return 0;
+}
+
+static void test_a_foreign_machine_ends_alone(void **state) {
+    (void)state;
+    for (int known = 0; known <= 1; known++) {
+        add(RES_GROUP, "sg", OURS_NOT, NOW + 9);
+        add(RES_INSTANCE, "i-0", known ? OURS_LAUNCHED : OURS_NOT, NOW + 9);
+        add(RES_INSTANCE, "i-1", known ? OURS_PROVEN : OURS_NOT, NOW + 9);
+        add(RES_INSTANCE, "i-foreign", OURS_NOT, 1577836800);
+        assert_string_equal(fate(known ? NOW + 9 : -1), "i-foreign");
+        clear(NULL);
+    }
+}
+
+/* Edited tags of the stack's own machines, with the journal and without. */
+static void test_edited_deadlines(void **state) {
+    (void)state;
+    add(RES_INSTANCE, "i-0", OURS_LAUNCHED, NOW - 9);
+    add(RES_INSTANCE, "i-1", OURS_LAUNCHED, NOW + 9);
+    assert_string_equal(fate(NOW + 9), "");
+    assert_string_equal(fate(NOW - 1), "whole"); /* and one of 2099 holds nothing up */
+    assert_string_equal(fate(0), "");
+    for (size_t i = 0; i < all.list.len; i++) all.list.items[i].ours = OURS_NOT;
+    assert_string_equal(fate(-1), "i-0");
+}
+
+static void test_all_of_it_is_over(void **state) {
+    (void)state;
+    add(RES_GROUP, "sg", OURS_NOT, NOW + 99); /* not every tag moves with the deadline */
+    add(RES_INSTANCE, "i-0", OURS_NOT, NOW);
+    add(RES_INSTANCE, "i-1", OURS_NOT, NOW - 1);
+    assert_string_equal(fate(-1), "whole");
+    add(RES_INSTANCE, "i-unreadable", OURS_NOT, 0);
+    assert_string_equal(fate(-1), "whole");
+}
+
+/* Without machines a foreign group's tag does not end the claim of a stack that is launching. */
+static void test_without_machines(void **state) {
+    (void)state;
+    add(RES_GROUP, "sg", OURS_NOT, NOW + 9);
+    add(RES_VOLUME, "vol", OURS_NOT, NOW - 9);
+    assert_string_equal(fate(-1), "vol");
+    assert_string_equal(fate(NOW + 9), "");
+    all.list.items[0].expires_s = NOW - 9;
+    assert_string_equal(fate(-1), "whole");
+    assert_string_equal(fate(NOW + 9), "");
+}
+
+static void test_what_a_tombstone_names(void **state) {
+    (void)state;
+    struct intent stone = {
+        .uid = xstrdup(UID), .note = xstrdup(FORGET_NOTE), .slot_first = 0, .slot_count = 1, .attempt = 1};
+    vec_push(&stones.list, stone);
+    add(RES_INSTANCE, "i-late", OURS_NOT, NOW + 9);
+    assert_string_equal(fate(-1), "whole");
+    add(RES_INSTANCE, "i-again", OURS_NOT, NOW + 9)->attempt = 2; /* launched again since */
+    assert_string_equal(fate(-1), "i-late");
+}
+
+static void test_other_names_and_uids(void **state) {
+    (void)state;
+    add(RES_INSTANCE, "i-0", OURS_NOT, NOW + 9);
+    resource_set(&add(RES_INSTANCE, "i-name", OURS_NOT, NOW - 9)->stack, "u");
+    resource_set(&add(RES_INSTANCE, "i-uid", OURS_NOT, NOW - 9)->uid, "aaaaaaaaaaaaaaaa");
+    add(RES_INSTANCE, "i-gone", OURS_NOT, NOW - 9)->state = RES_GONE;
+    assert_string_equal(fate(-1), "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_a_foreign_machine_ends_alone, clear),
+        cmocka_unit_test_teardown(test_edited_deadlines, clear),
+        cmocka_unit_test_teardown(test_all_of_it_is_over, clear),
+        cmocka_unit_test_teardown(test_without_machines, clear),
+        cmocka_unit_test_teardown(test_what_a_tombstone_names, clear),
+        cmocka_unit_test_teardown(test_other_names_and_uids, clear),
+    };
+    return cmocka_run_group_tests_name("gc fate", tests, NULL, NULL);
+}
