@@ -280,10 +280,13 @@ static void test_schema_1_is_migrated(void **state) {
                                   "ALTER TABLE resources DROP COLUMN regions;"
                                   "ALTER TABLE resources DROP COLUMN account;"
                                   "ALTER TABLE resources DROP COLUMN gone_s;"
+                                  "ALTER TABLE resources DROP COLUMN ours;"
                                   "ALTER TABLE stacks DROP COLUMN moving_s;"
                                   "INSERT INTO intents(uid,provider,kind,slot_first,slot_count,state) "
                                   "VALUES('u1','aws',0,0,2,0),('u1','aws',1,-1,0,0);"
-                                  "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1');"
+                                  "INSERT INTO resources(provider,id,uid) VALUES('aws','sg-1','u1'),"
+                                  "('aws','i-0','u1'),('aws','i-foreign','u1');"
+                                  "INSERT INTO nodes(stack_uid,slot,resource_id) VALUES('u1',0,'i-0');"
                                   "PRAGMA user_version=1",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
@@ -299,10 +302,37 @@ static void test_schema_1_is_migrated(void **state) {
     assert_true(open.list.items[1].claim); /* a group: schema 1 and 2 did not tell claims apart */
     intent_list_clear(&open);
     assert_int_equal(journal_resources(j, "u1", &known, &err), 0);
-    assert_int_equal(known.list.len, 1);
-    assert_string_equal(known.list.items[0].regions, "");
+    assert_int_equal(known.list.len, 3);
+    for (size_t i = 0; i < known.list.len; i++) { /* the machines that its nodes had are this journal's */
+        const struct resource *r = &known.list.items[i];
+        assert_int_equal(r->ours, strcmp(r->id, "i-0") == 0 ? OURS_LAUNCHED : OURS_NOT);
+        assert_string_equal(r->regions, "");
+    }
     journal_close(j);
     journal_close(open_ok(f->path)); /* once */
+}
+
+/* What this journal launched stays its own when a list, which does not know that, is recorded. */
+static void test_ours_stays(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct journal *j = open_ok(f->path);
+    struct resource r;
+    resource_init(&r, RES_INSTANCE, "aws");
+    resource_set(&r.id, "i-0");
+    resource_set(&r.uid, "u1");
+    static const enum resource_ours puts[] = {OURS_NOT, OURS_PROVEN, OURS_NOT, OURS_LAUNCHED, OURS_PROVEN, OURS_NOT};
+    enum resource_ours most = OURS_NOT;
+    for (size_t i = 0; i < GP_ARRAY_LEN(puts); i++) {
+        GP_AUTO_RESOURCES struct resource_list known = {0};
+        r.ours = puts[i];
+        most = GP_MAX(most, puts[i]);
+        assert_int_equal(journal_resource_put(j, &r, &err), 0);
+        assert_int_equal(journal_resources(j, "u1", &known, &err), 0);
+        assert_int_equal(known.list.items[0].ours, most);
+    }
+    resource_clear(&r);
+    journal_close(j);
 }
 
 static void *put_many(void *arg) {
@@ -393,6 +423,7 @@ int main(void) {
         T(test_newer_is_refused),
         T(test_intents_together),
         T(test_schema_1_is_migrated),
+        T(test_ours_stays),
         T(test_threads_and_two_connections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

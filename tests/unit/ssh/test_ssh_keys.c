@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys: what is made is what ssh-keygen reads, and what ssh-keygen makes is read. */
+#include "base/hash.h"
 #include "folder.h"
 #include "ssh_fixture.h"
+
+#include <signal.h>
 
 static int keys_setup(void **state) {
     (void)state;
@@ -116,11 +119,114 @@ static void test_public_refused(void **state) {
     assert_int_equal(ssh_key_fingerprint("ssh-ed25519 no-base64", print, sizeof print, &err), -GP_EUSAGE);
 }
 
+/* The bare signature in the file that 'ssh-keygen -Y sign' wrote: the last string of its last string. */
+static void keygens_signature(const char *path, struct str *ret) {
+    GP_AUTO_FREE char *armor = fx_read(path);
+    GP_AUTO_STR struct str raw = {0};
+    char *from = strchr(armor, '\n'), *end = strstr(armor, "-----END");
+    assert_non_null(from);
+    assert_non_null(end);
+    *end = '\0';
+    GP_AUTO_STR struct str text = {0};
+    for (char *p = from; *p != '\0'; p++)
+        if (*p != '\n') str_addc(&text, *p);
+    assert_true(base64_bytes(text.s, text.len, &raw));
+    const unsigned char *p = (const unsigned char *)raw.s + 6 + 4; /* the magic, the version */
+    size_t n = 0;
+    for (int i = 0; i < 7; i++) { /* key, namespace, reserved, hash, the whole of: algorithm, signature */
+        n = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+        p += i == 4 ? 4 : 4 + n;
+    }
+    str_add_mem(ret, p - n, n);
+}
+
+/* The secret of a key is the signature that OpenSSH makes, from the file as from the agent, each time. */
+static void test_secret(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    static const char *const types[] = {"ed25519", "rsa"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(types); i++) {
+        GP_AUTO_FREE char *name = xasprintf("secret-%s", types[i]);
+        GP_AUTO_FREE char *path = fx_path(name), *message = xasprintf("%s.txt", path);
+        GP_AUTO_FREE char *signature = xasprintf("%s.sig", message);
+        GP_AUTO_SECRET struct secret a = {0}, b = {0}, other = {0};
+        GP_AUTO_STR struct str theirs = {0};
+        struct gp_error err = {0};
+        assert_int_equal(RUN("ssh-keygen", "-q", "-t", types[i], "-N", "", "-f", path), 0);
+        fx_write(message, "a text", 0600);
+        assert_int_equal(RUN("ssh-keygen", "-q", "-Y", "sign", "-f", path, "-n", "a@b", message), 0);
+        keygens_signature(signature, &theirs);
+        struct ssh_key_ref key = {.path = path};
+        if (ssh_key_secret(&key, "a@b", "a text", NULL, &a, &err) != 0) fail_msg("%s", err.msg);
+        if (ssh_key_secret(&key, "a@b", "a text", NULL, &b, &err) != 0) fail_msg("%s", err.msg);
+        assert_int_equal(a.len, theirs.len);
+        assert_memory_equal(secret_reveal(&a), theirs.s, a.len);
+        assert_true(secret_equal(&b, secret_reveal(&a), a.len));
+        if (ssh_key_secret(&key, "a@c", "a text", NULL, &other, &err) != 0) fail_msg("%s", err.msg);
+        assert_false(secret_equal(&other, secret_reveal(&a), a.len));
+    }
+}
+
+static void test_secret_by_the_agent(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    static const char *const types[] = {"ed25519", "rsa"};
+    GP_AUTO_FREE char *socket = fx_path("agent.sock"), *log = fx_path("agent.out");
+    if (access("/usr/bin/ssh-agent", X_OK) != 0) skip();
+    assert_int_equal(RUN_TO(log, "ssh-agent", "-s", "-a", socket), 0);
+    GP_AUTO_FREE char *said = fx_read(log);
+    const char *pid = strstr(said, "SSH_AGENT_PID=");
+    assert_non_null(pid);
+    setenv("SSH_AUTH_SOCK", socket, 1);
+    for (size_t i = 0; i < GP_ARRAY_LEN(types); i++) {
+        GP_AUTO_FREE char *name = xasprintf("agents-%s", types[i]);
+        GP_AUTO_FREE char *path = fx_path(name), *pub = xasprintf("%s.pub", path);
+        GP_AUTO_SECRET struct secret file = {0}, agent = {0}, locked = {0};
+        struct gp_error err = {0};
+        assert_int_equal(RUN("ssh-keygen", "-q", "-t", types[i], "-N", "", "-f", path), 0);
+        GP_AUTO_FREE char *line = fx_read(pub);
+        struct ssh_key_ref by_file = {.path = path}, by_line = {.public_line = line};
+        assert_int_equal(ssh_key_secret(&by_line, "a@b", "x", NULL, &agent, &err), -GP_ENOTFOUND);
+        assert_contains(err.msg, "ssh-add");
+        gp_error_clear(&err);
+        assert_int_equal(RUN("ssh-add", "-q", path), 0);
+        if (ssh_key_secret(&by_file, "a@b", "x", NULL, &file, &err) != 0) fail_msg("%s", err.msg);
+        if (ssh_key_secret(&by_line, "a@b", "x", NULL, &agent, &err) != 0) fail_msg("%s", err.msg);
+        assert_true(secret_equal(&agent, secret_reveal(&file), file.len));
+        assert_int_equal(RUN("ssh-keygen", "-q", "-p", "-N", "open sesame", "-f", path), 0);
+        if (ssh_key_secret(&by_file, "a@b", "x", NULL, &locked, &err) != 0) fail_msg("%s", err.msg);
+        assert_true(secret_equal(&locked, secret_reveal(&file), file.len));
+    }
+    unsetenv("SSH_AUTH_SOCK");
+    kill((pid_t)strtol(pid + strlen("SSH_AGENT_PID="), NULL, 10), SIGTERM);
+}
+
+static void test_no_secret(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_FREE char *path = fx_path("secret-ecdsa");
+    GP_AUTO_SECRET struct secret got = {0};
+    struct gp_error err = {0};
+    struct ssh_key_ref key = {.path = path};
+    assert_int_equal(ssh_key_secret(&key, "a@b", "x", NULL, &got, &err), -GP_EAUTH);
+    gp_error_clear(&err);
+    assert_int_equal(RUN("ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", path), 0);
+    assert_int_equal(ssh_key_secret(&key, "a@b", "x", NULL, &got, &err), -GP_EUSAGE);
+    assert_contains(err.msg, "signatures differ each time");
+    gp_error_clear(&err);
+    struct ssh_key_ref none = {0};
+    assert_int_equal(ssh_key_secret(&none, "a@b", "x", NULL, &got, &err), -GP_ENOTFOUND);
+    assert_int_equal(got.len, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_make),
         cmocka_unit_test(test_public),
         cmocka_unit_test(test_public_refused),
+        cmocka_unit_test(test_secret),
+        cmocka_unit_test(test_secret_by_the_agent),
+        cmocka_unit_test(test_no_secret),
     };
     return cmocka_run_group_tests_name("ssh keys", tests, keys_setup, fx_teardown);
 }
