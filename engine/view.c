@@ -31,6 +31,7 @@ static char *verdict_of(const struct run_node *n, const struct resource *r, bool
     if (!n->exists && r == NULL) return xstrdup(sure ? "no machine" : "not known");
     if (!n->exists)
         return xasprintf("%s%s%s", resource_state_name(r->state), r->state_reason[0] ? ": " : "", r->state_reason);
+    if (n->res.ours == OURS_NOT) return xstrdup("nothing proves that this stack launched it");
     switch (n->rec.phase) {
     case NODE_READY: return xstrdup("ready");
     case NODE_FAILED: return xasprintf("failed: %s", n->rec.note && n->rec.note[0] ? n->rec.note : "see the logs");
@@ -63,7 +64,7 @@ static void add_node(const struct run *run, const struct run_node *n, struct sta
     const char *address = r == NULL || !n->exists ? "" : r->public_ip[0] ? r->public_ip : r->private_ip;
     struct node_view node = {
         .slot = n->slot,
-        .phase = n->exists ? n->rec.phase : phase_of_former(r),
+        .phase = n->exists ? (n->res.ours != OURS_NOT ? n->rec.phase : NODE_LAUNCHING) : phase_of_former(r),
         .id = xstrdup(r != NULL ? r->id : ""),
         .place = r != NULL ? place_of(r) : xstrdup(""),
         .type = xstrdup(r != NULL ? r->instance_type : ""),

@@ -44,8 +44,8 @@ static void set_trust(const struct run *run, const struct run_node *n, struct ss
             if (known[i] != NULL && known[i][0] != '\0') strv_add(&t->host_keys, known[i]);
     } else if (!rotated) {
         strv_split(&t->host_keys, n->res.host_keys, "\n");
-    } else if (n->tag_proven && form_fingerprint(n->res.host_keys)) {
-        strv_add(&t->host_keys, n->res.host_keys);
+    } else if (form_fingerprint(n->tag_key)) { /* the tag itself may have been edited since */
+        strv_add(&t->host_keys, n->tag_key);
     }
     if (n->res.known_hosts[0] != '\0') t->known_hosts = xstrdup(n->res.known_hosts);
     if (n->res.kind == RES_HOST) t->accept_new = run->e->opts.accept_new_host_key;

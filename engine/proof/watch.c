@@ -224,8 +224,10 @@ static bool peek(struct run_node *n, bool *ret_dead, char *ret_trouble, size_t t
     str_put(ret_trouble, trouble_size, w->trouble);
     bool ready = s->valid && usable(&s->res);
     if (s->valid) {
+        enum resource_ours ours = n->res.ours; /* which no list says */
         resource_clear(&n->res);
         resource_copy(&n->res, &s->res);
+        n->res.ours = ours;
     }
     pthread_mutex_unlock(&w->lock);
     return ready;

@@ -16,7 +16,7 @@ struct run_node {
     struct node_record rec;
     struct resource res; /* as of the last reconcile or watch; kind RES_INSTANCE or RES_HOST */
     bool exists;         /* the cloud has it and it is not gone */
-    bool tag_proven;     /* no record has a host key for it, and its tag's fingerprint is proven (trust.h) */
+    char tag_key[64];    /* the fingerprint of its tag, if that is proven (trust.h) and no record has a key; else "" */
 
     /* the work on it */
     bool skip;       /* nothing to do for it */
@@ -50,6 +50,8 @@ bool run_any_exists(const struct run *run); /* any node has a machine */
 enum offer_ends run_nodes_end(const struct run *run);
 /* Sets a node back to NODE_REACHING (validate, a changed spec, after a crash) and saves it. */
 int run_node_restart(struct run_node *n, struct gp_error *err);
+/* Sets tag_key of a node whose host key comes with user-data or the tags, from the machine that it has now. */
+void run_node_prove_tag(struct run_node *n);
 /* The journal has a host key that came with user-data, or its replacement. Then the tags do not decide about the
  * node's key, and it must be rotated. */
 bool run_node_has_first_key(const struct run_node *n);

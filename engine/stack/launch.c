@@ -10,7 +10,6 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
-#include "engine/run/trust.h"
 #include "engine/stack/give_back.h"
 #include "templates/templates.h"
 
@@ -79,11 +78,11 @@ static int take_created(struct run *run, const struct resource_list *made, const
         resource_set(&n->rec.resource_id, res->id);
         if (first_key != NULL) resource_set(&n->rec.host_key_first, first_key);
         if (res->other_run) resource_set(&n->rec.host_key_first, "");
-        n->tag_proven = res->other_run && trust_host_key(run, &n->res);
         resource_set(&n->rec.host_key_next, "");
         resource_set(&n->rec.host_key, "");
         n->rec.attempt = res->attempt;
         n->rec.phase = NODE_LAUNCHING;
+        run_node_prove_tag(n);
         r = run_node_save(n, err);
         if (r == 0)
             run_event(run, res->slot, NODE_LAUNCHING, EVENT_DONE, "create", "%s in %s%s%s", res->id, res->region,

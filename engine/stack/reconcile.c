@@ -90,9 +90,8 @@ static void place_node(struct run *run, const struct resource *r) {
 /* Resets the record of a node whose machine was replaced or is gone. */
 static int fit_record(struct run_node *n, struct gp_error *err) {
     const char *had = n->rec.resource_id ? n->rec.resource_id : "";
-    bool rotated = n->exists && provider_find(n->res.provider) != NULL && provider_find(n->res.provider)->key_rotation;
     if (n->exists && strcmp(had, n->res.id) == 0) {
-        n->tag_proven = rotated && !run_node_has_key(n) && trust_host_key(n->run, &n->res);
+        run_node_prove_tag(n);
         return 0;
     }
     if (!n->exists && had[0] == '\0') return 0;
@@ -106,7 +105,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
                                   .resource_id = xstrdup(n->exists ? n->res.id : ""),
                                   .host_key_first = first,
                                   .phase = n->exists ? NODE_REACHING : NODE_PLANNED};
-    n->tag_proven = rotated && !run_node_has_key(n) && trust_host_key(n->run, &n->res);
+    run_node_prove_tag(n);
     if (!run_is_locked(n->run)) return 0; /* without the lock, another run may be writing the record */
     return run_node_save(n, err);
 }

@@ -224,7 +224,8 @@ static void test_adopting(void **state) {
     begin(&w);
     resource_set(&w.n->res.host_keys, w.print);
     trusts(&w, 0, NULL, NULL);
-    w.n->tag_proven = true;
+    str_put(w.n->tag_key, sizeof w.n->tag_key, w.print);
+    resource_set(&w.n->res.host_keys, "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"); /* edited since */
     trusts(&w, 1, w.print, NULL);
     go(&w);
     assert_int_equal(rotations, 0);
@@ -238,10 +239,9 @@ static void test_adopting_odd_tags(void **state) {
     struct world w;
     begin(&w);
     GP_AUTO_FREE char *two = xasprintf("%s\n%s", w.print, w.print);
-    w.n->tag_proven = true;
     const char *odd[] = {"", fx.a.host_line, two, "SHA256:x)>/tmp/x;;y", "SHA256:"};
     for (size_t i = 0; i < GP_ARRAY_LEN(odd); i++) {
-        resource_set(&w.n->res.host_keys, odd[i]);
+        str_put(w.n->tag_key, sizeof w.n->tag_key, odd[i]);
         trusts(&w, 0, NULL, NULL);
     }
     go(&w);
