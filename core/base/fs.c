@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { PIPE_WAIT_MS = 30000 };
@@ -124,6 +125,24 @@ int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err) {
         *s = c;
         if (c == '\0') return 0;
     }
+}
+
+unsigned fs_umask(void) {
+    GP_AUTO_STR struct str text = {0};
+    unsigned long mask = 0;
+    if (fs_read("/proc/self/status", 65536, &text, NULL) != 0) return 077;
+    const char *line = text.s != NULL ? strstr(text.s, "\nUmask:") : NULL;
+    if (line == NULL) return 077;
+    mask = strtoul(line + strlen("\nUmask:"), NULL, 8);
+    return (unsigned)mask & 0777;
+}
+
+bool fs_room(int fd, uint64_t *ret_free, uint64_t *ret_size) {
+    struct statvfs v;
+    if (fstatvfs(fd, &v) != 0 || v.f_blocks == 0 || v.f_frsize == 0) return false;
+    *ret_free = (uint64_t)(geteuid() == 0 ? v.f_bfree : v.f_bavail) * v.f_frsize;
+    *ret_size = (uint64_t)v.f_blocks * v.f_frsize;
+    return true;
 }
 
 static int remove_at(int dirfd, const char *name, dev_t dev) {

@@ -29,6 +29,11 @@ char *fs_join(const char *a, const char *b); /* caller frees; b absolute: b */
 char *fs_expand_home(const char *path);
 /* Path of `rel` seen from the folder that holds `base_file`. */
 char *fs_relative_to(const char *base_file, const char *rel);
+/* The umask of this process, without changing it for a moment, which umask() does for all threads. 077 where /proc is
+ * not mounted. */
+unsigned fs_umask(void);
+/* Of the file system of an open file or folder: what this user may still write, and its size. False: not known. */
+bool fs_room(int fd, uint64_t *ret_free, uint64_t *ret_size);
 int fs_random(void *p, size_t n, struct gp_error *err); /* getrandom */
 /* n random bytes as 2n hex digits; dst 2n+1 bytes. */
 int fs_random_hex(char *dst, size_t n, struct gp_error *err);

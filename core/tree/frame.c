@@ -106,7 +106,7 @@ bool cursor_whole(const struct tree_cursor *c) { return !c->bad && c->n == 0; }
 bool frame_next(const struct tree_buf *b, enum tree_frame *ret_type, struct tree_cursor *ret, size_t *ret_n,
                 struct gp_error *err) {
     struct tree_cursor head = {.p = b->p + b->off, .n = b->len - b->off};
-    if (head.n < 5) return false;
+    if (head.n < TREE_HEAD_N) return false;
     unsigned type = cursor_u8(&head);
     size_t n = cursor_u32(&head);
     if (type == 0 || type >= TREE_FRAME_END || n > TREE_FRAME_MAX) {
@@ -116,7 +116,7 @@ bool frame_next(const struct tree_buf *b, enum tree_frame *ret_type, struct tree
     if (head.n < n) return false;
     *ret_type = (enum tree_frame)type;
     *ret = (struct tree_cursor){.p = head.p, .n = n};
-    *ret_n = 5 + n;
+    *ret_n = TREE_HEAD_N + n;
     return true;
 }
 
@@ -179,6 +179,7 @@ void entry_put(struct tree_buf *b, const struct tree_entry *e) {
     frame_u8(b, e->racy);
     frame_u32(b, e->mode);
     frame_u64(b, e->size);
+    frame_u64(b, e->held);
     frame_u64(b, (uint64_t)e->mtime_s);
     frame_u32(b, e->mtime_ns);
     frame_bytes(b, e->path, strlen(e->path));
@@ -191,12 +192,13 @@ bool entry_get(struct tree_cursor *c, struct tree_entry *ret) {
     ret->racy = racy == 1;
     ret->mode = cursor_u32(c);
     ret->size = cursor_u64(c);
+    ret->held = cursor_u64(c);
     ret->mtime_s = (int64_t)cursor_u64(c);
     ret->mtime_ns = cursor_u32(c);
     ret->path = cursor_text(c, TREE_PATH_MAX);
     if (type == 'l') ret->link = cursor_text(c, TREE_PATH_MAX);
     if (c->bad || (type != 'd' && type != 'f' && type != 'l') || racy > 1) return false;
-    if (ret->mode > 0777 || ret->size > INT64_MAX || ret->mtime_ns >= 1000000000u) return false;
+    if (ret->mode > 0777 || ret->size > INT64_MAX || ret->held > ret->size || ret->mtime_ns >= 1000000000u) return false;
     if (type != 'f' && ret->size != 0) return false;
     return tree_path_ok(ret->path) && (type != 'l' || ret->link[0] != '\0');
 }

@@ -21,6 +21,7 @@
 
 #define TREE_MAGIC "\0gpuprov-tree 1\n"
 #define TREE_MAGIC_N ((size_t)16)
+#define TREE_HEAD_N ((size_t)5)           /* of a frame: its type and length */
 #define TREE_FRAME_MAX ((size_t)1 << 20) /* of a payload */
 #define TREE_PATH_MAX 4095
 #define TREE_NAME_MAX 255
@@ -93,7 +94,7 @@ struct tree_entry {
     char type; /* 'd' folder, 'f' file, 'l' link */
     bool racy; /* changed so recently that its time may not change with its next change */
     uint32_t mode;
-    uint64_t size;
+    uint64_t size, held; /* held: without its holes, at most size; a compressed file holds less */
     int64_t mtime_s;
     uint32_t mtime_ns;
     char *path; /* relative, components of TREE_NAME_MAX, no "." or ".." */

@@ -182,7 +182,7 @@ int giver_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c
     }
     if (type == TREE_RESULT && g->phase == GIVE_DONE) {
         s->stats.removed = cursor_u64(c);
-        if (!cursor_whole(c)) return side_nonsense(err, "a result");
+        if (!cursor_whole(c) || s->stats.removed > INT64_MAX) return side_nonsense(err, "a result");
         s->ended = true;
         return 0;
     }
@@ -335,20 +335,16 @@ static void send_some(struct tree_side *s) {
         s->stats.bytes_sent += n;
         return;
     }
-    b->len -= 5; /* no such frame */
+    b->len -= TREE_HEAD_N; /* no such frame */
     if (e != 0) {
         gone(s, -e);
     } else if (n == 0) {
         send_end(s);
     } else {
         tree_hash_zeros(&g->hash, n);
-        for (uint64_t left = n; left > 0;) {
-            uint64_t one = GP_MIN(left, TREE_HOLE_MAX);
-            at = frame_begin(b, TREE_HOLE);
-            frame_u64(b, one);
-            frame_end(b, at);
-            left -= one;
-        }
+        at = frame_begin(b, TREE_HOLE);
+        frame_u64(b, n);
+        frame_end(b, at);
     }
 }
 
@@ -418,5 +414,6 @@ int giver_preset(struct giver *g, const void *list, size_t n, struct gp_error *e
     return 0;
 }
 
+const struct gp_cancel *giver_cancel(const struct giver *g) { return g->opts.cancel; }
 bool giver_lists(const struct giver *g) { return g->phase < GIVE_FILES; }
 bool giver_single(const struct giver *g) { return g->single >= 0; }

@@ -150,9 +150,10 @@ int reader_next(struct tree_reader *r, unsigned char *buf, size_t n, uint64_t *r
         if (e != 0) return e;
         begin = GP_MIN(begin, r->end);
         if (begin > r->at) {
-            *ret_n = begin - r->at;
+            *ret_n = GP_MIN(begin - r->at, TREE_HOLE_MAX);
             *ret_hole = true;
-            r->at = begin;
+            r->at += *ret_n;
+            if (r->at < begin) r->data_until = r->at; /* the rest of the hole is found again */
             return 0;
         }
     }

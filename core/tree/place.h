@@ -12,6 +12,7 @@
 #define TREE_PART ".gpuprov-part." /* names of a transfer's own files; never copied */
 #define TREE_BLOCK ((size_t)1 << 20)
 #define TREE_HASH 32
+#define TREE_HOLE_MAX ((uint64_t)1 << 30) /* read, hashed or sent at a time: 0.3 ms of hashing */
 
 struct tree_place {
     int root;        /* -1: not open */
@@ -48,7 +49,8 @@ struct tree_reader {
     uint64_t data_until; /* up to here there is no hole */
 };
 void reader_init(struct tree_reader *r, int fd, const struct stat *st, uint64_t at, uint64_t end);
-/* The next piece: *ret_n bytes in buf (at most n), or, with *ret_hole, that many zeros, which are not in buf.
+/* The next piece: *ret_n bytes in buf (at most n), or, with *ret_hole, that many zeros (at most TREE_HOLE_MAX), which are
+ * not in buf.
  * *ret_n 0: the end, or the file is shorter. 0 or -errno. */
 int reader_next(struct tree_reader *r, unsigned char *buf, size_t n, uint64_t *ret_n, bool *ret_hole);
 

@@ -4,7 +4,7 @@
 
 #include "tree/side.h"
 
-#define REQUEST_VERSION 2u /* 2: the agent gives signs of life */
+#define REQUEST_VERSION 3u /* 2: the agent gives signs of life; 3: a fetch names its list, entries what they hold */
 #define PEER_MAX 64
 
 void tree_request_clear(struct tree_request *r) {
@@ -36,6 +36,7 @@ void request_put(struct tree_buf *b, const struct tree_request *r) {
         frame_u32(b, r->port);
         tree_buf_add(b, r->token, sizeof r->token);
     }
+    if (r->verb == TREE_FETCH) tree_buf_add(b, r->list, sizeof r->list);
     frame_end(b, at);
 }
 
@@ -50,6 +51,11 @@ static bool get_fields(struct tree_cursor *c, struct tree_request *r) {
         if (token == NULL || port > 65535 || (verb == TREE_FETCH && port == 0)) return false;
         r->port = (uint16_t)port;
         memcpy(r->token, token, TREE_TOKEN);
+    }
+    if (verb == TREE_FETCH) {
+        const unsigned char *list = cursor_raw(c, sizeof r->list);
+        if (list == NULL) return false;
+        memcpy(r->list, list, sizeof r->list);
     }
     if (!cursor_whole(c) || verb >= TREE_VERB_END || flags > 31 || r->path[0] == '\0') return false;
     r->verb = (enum tree_verb)verb;
@@ -131,7 +137,7 @@ int tree_answer_get(const void *p, size_t n, bool *ret_there, uint64_t *ret, str
     if (r != 0 || !whole) return r;
     if (type == TREE_FAIL) return side_fail(&c, err);
     uint64_t v = cursor_u64(&c);
-    if (type != TREE_RESULT || !cursor_whole(&c)) return side_nonsense(err, "an answer");
+    if (type != TREE_RESULT || !cursor_whole(&c) || v > INT64_MAX) return side_nonsense(err, "an answer");
     *ret_there = true;
     *ret = v;
     return 0;

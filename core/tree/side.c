@@ -19,9 +19,9 @@ struct tree_side *tree_giver(const struct tree_give_opts *opts) {
     return s;
 }
 
-struct tree_side *tree_taker(const struct tree_take_opts *opts) {
+struct tree_side *tree_taker(const struct tree_take_opts *opts, const struct tree_expect *expect) {
     struct tree_side *s = xcalloc(1, sizeof *s);
-    s->taker = taker_new(opts);
+    s->taker = taker_new(opts, expect);
     return s;
 }
 
@@ -114,6 +114,7 @@ int side_fail(struct tree_cursor *c, struct gp_error *err) {
 
 static int take_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c, struct gp_error *err) {
     if (type == TREE_PING) return cursor_whole(c) ? 0 : side_nonsense(err, "a ping");
+    if (s->taker != NULL && (type <= TREE_LISTED || type == TREE_NOTE)) taker_list_frame(s->taker, c);
     if (type == TREE_NOTE) return take_note(s, c, err);
     if (type == TREE_FAIL) {
         s->remote = true;
@@ -132,7 +133,10 @@ int tree_feed(struct tree_side *s, const void *p, size_t n, struct gp_error *err
     struct tree_cursor c = {0};
     struct gp_error why = {0};
     size_t used = 0;
+    const struct gp_cancel *cancel = s->giver != NULL ? giver_cancel(s->giver) : taker_cancel(s->taker);
     while (frame_next(&s->in, &type, &c, &used, &why)) {
+        /* a few bytes may be much work: thousands of holes of 1 GiB */
+        if (gp_cancelled(cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
         int r = take_frame(s, type, &c, err);
         if (r != 0) return r;
         tree_buf_drop(&s->in, used);
@@ -181,6 +185,13 @@ int tree_list_scan(const void *p, size_t n, size_t *at, bool *ret_whole, struct 
     *at = b.off;
     if (why.code != GP_OK && err != NULL) *err = why;
     return -(int)why.code;
+}
+
+void tree_list_hash(const void *list, size_t n, unsigned char ret[32]) {
+    struct sha256 sum;
+    sha256_init(&sum);
+    sha256_add(&sum, list, n);
+    sha256_end(&sum, ret);
 }
 
 int tree_giver_listed(const char *root, const void *list, size_t n, struct tree_side **ret, struct gp_error *err) {

@@ -10,7 +10,6 @@
 
 #define TREE_OUT_HIGH ((size_t)256 << 10) /* of bytes that wait to be sent: produce no more */
 #define TREE_SLICE ((size_t)128 << 10)    /* read, hashed or sent at a time */
-#define TREE_HOLE_MAX ((uint64_t)1 << 30)
 
 struct giver;
 struct taker;
@@ -31,11 +30,14 @@ bool giver_lists(const struct giver *g); /* not all of the list is in the stream
 bool giver_single(const struct giver *g);
 int giver_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c, struct gp_error *err);
 int giver_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err);
+const struct gp_cancel *giver_cancel(const struct giver *g);
 
-struct taker *taker_new(const struct tree_take_opts *opts);
+struct taker *taker_new(const struct tree_take_opts *opts, const struct tree_expect *expect);
 void taker_free(struct taker *t);
 int taker_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c, struct gp_error *err);
 int taker_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err);
+const struct gp_cancel *taker_cancel(const struct taker *t);
+void taker_list_frame(struct taker *t, const struct tree_cursor *c); /* one that may be of the list, as it came */
 
 /* Counts and notes that path is not copied, and reports it to the other side. */
 void side_left_out(struct tree_side *s, const char *path, const char *why);

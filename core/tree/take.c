@@ -6,6 +6,8 @@
 
 #include "tree/take.h"
 
+#include "base/fs.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,11 +15,19 @@
 #define WANT_BYTES ((size_t)16 << 10) /* of a frame, about */
 #define STEPS_MAX 256                 /* entries in one call */
 
-struct taker *taker_new(const struct tree_take_opts *opts) {
+struct taker *taker_new(const struct tree_take_opts *opts, const struct tree_expect *expect) {
     struct taker *t = xcalloc(1, sizeof *t);
     t->opts = *opts;
+    t->expect = *expect;
     t->root = xstrdup(opts->root);
-    t->name = xstrdup(opts->name);
+    if (expect->asked == TREE_ASKED_PATH) {
+        t->requested = xstrdup(expect->path);
+        t->name = tree_last_part(expect->path);
+        t->opts.inside = true;
+        t->mask = fs_umask();
+    }
+    t->expect.path = t->requested;
+    sha256_init(&t->sum);
     t->in.fd = t->old_fd = t->lock = -1;
     place_init(&t->place, -1);
     return t;
@@ -34,11 +44,10 @@ void taker_free(struct taker *t) {
     close_old(t);
     take_unlock(t);
     place_clear(&t->place);
-    for (size_t i = 0; i < t->all.len; i++) tree_entry_clear(&t->all.items[i]);
-    vec_free(&t->all);
+    catalog_clear(&t->list);
     vec_free(&t->folders);
     ignore_clear(&t->rules);
-    free(t->states);
+    free(t->requested);
     free(t->buf);
     free(t->single_name);
     free(t->root);
@@ -53,7 +62,8 @@ static int take_begin(struct taker *t, struct tree_cursor *c, struct gp_error *e
     if (!cursor_whole(c) || t->begun || flags > TREE_SINGLE) return side_nonsense(err, "a second begin");
     t->begun = true;
     t->single = flags == TREE_SINGLE;
-    return t->single ? 0 : take_root(t, NULL, err);
+    int r = expect_kind(t, t->single, err);
+    return r != 0 || t->single ? r : take_root(t, NULL, err);
 }
 
 static int take_rules(struct taker *t, struct tree_cursor *c, struct gp_error *err) {
@@ -63,6 +73,8 @@ static int take_rules(struct taker *t, struct tree_cursor *c, struct gp_error *e
     if (!t->begun || text == NULL || !cursor_whole(c) || (dir[0] != '\0' && !tree_path_ok(dir)) ||
         t->rules.list.len > TREE_ENTRIES_MAX)
         return side_nonsense(err, "ignore rules");
+    int r = expect_rules(t, n + strlen(dir), err);
+    if (r != 0) return r;
     if (t->opts.mirror) ignore_add(&t->rules, dir, text, n);
     return 0;
 }
@@ -75,26 +87,20 @@ static bool is_part(const char *path) {
 static int take_entry(struct tree_side *s, struct tree_entry *e, struct gp_error *err) {
     struct taker *t = s->taker;
     if (t->single) {
-        bool first = t->all.len == 0 && e->type == 'f' && strchr(e->path, '/') == NULL;
+        bool first = t->list.all.len == 0 && e->type == 'f' && strchr(e->path, '/') == NULL;
         if (!first) return side_nonsense(err, "more than one file");
-        int r = take_root(t, e->path, err);
+        int r = expect_name(t, e->path, err);
+        if (r == 0) r = take_root(t, t->name != NULL ? t->name : e->path, err);
         if (r != 0) return r;
         free(e->path);
         e->path = xstrdup(t->single_name);
     }
-    if (t->all.len > 0 && tree_path_compare(t->all.items[t->all.len - 1].path, e->path) >= 0)
-        return side_nonsense(err, "a list that is not in order");
-    if (is_part(e->path) || t->all.len >= TREE_ENTRIES_MAX) return side_nonsense(err, "an entry");
-    if (t->all.len == t->states_cap) {
-        t->states_cap = t->states_cap != 0 ? t->states_cap * 2 : 64;
-        t->states = xrealloc(t->states, t->states_cap * sizeof *t->states);
-    }
-    t->states[t->all.len] = ENTRY_NEW;
-    s->stats.files += e->type == 'f';
-    s->stats.bytes += e->size;
-    vec_push(&t->all, *e);
-    *e = (struct tree_entry){0};
-    return 0;
+    if (is_part(e->path)) return side_nonsense(err, "an entry");
+    if (e->type != 'l') e->mode &= ~t->mask;
+    int r = catalog_add(&t->list, e, err);
+    s->stats.files = t->list.files;
+    s->stats.bytes = t->list.bytes;
+    return r;
 }
 
 static int take_list(struct tree_side *s, struct tree_cursor *c, struct gp_error *err) {
@@ -114,18 +120,20 @@ static int take_listed(struct tree_side *s, struct tree_cursor *c, struct gp_err
     uint32_t n = cursor_u32(c);
     unsigned flags = cursor_u8(c);
     uint64_t left_out = cursor_u64(c);
-    if (!cursor_whole(c) || !t->begun || t->listed || flags > TREE_PARTIAL || n != t->all.len || (t->single && n != 1))
+    if (!cursor_whole(c) || !t->begun || t->listed || flags > TREE_PARTIAL || n != t->list.all.len ||
+        (t->single && n != 1) || left_out > UINT32_MAX)
         return side_nonsense(err, "the end of a list");
     t->listed = true;
     t->partial = flags == TREE_PARTIAL;
     s->stats.left_out += left_out;
-    return 0;
+    return expect_list_end(t, err);
 }
 
 /* The wanted entry of a SAME or GONE. */
 static int wanted(struct taker *t, struct tree_cursor *c, uint32_t *ret, struct gp_error *err) {
     *ret = cursor_u32(c);
-    bool now = !c->bad && *ret < t->looked && t->states[*ret] == ENTRY_WANTED && (t->in.fd < 0 || t->in.index == *ret);
+    bool now = !c->bad && *ret < t->looked && t->list.all.items[*ret].state == ENTRY_WANTED &&
+               (t->in.fd < 0 || t->in.index == *ret);
     return now ? 0 : side_nonsense(err, "an answer to no want");
 }
 
@@ -135,11 +143,11 @@ static int take_same(struct taker *t, struct tree_cursor *c, struct gp_error *er
     int r = wanted(t, c, &index, err);
     if (r != 0) return r;
     if (!cursor_whole(c) || t->in.fd >= 0) return side_nonsense(err, "an answer");
-    const struct tree_entry *e = &t->all.items[index];
+    const struct tree_entry *e = catalog_at(&t->list, index);
     int dir = place_parent(&t->place, e->path, &name);
     int meta = dir < 0 ? dir : take_file_meta(dir, name, -1, e);
     if (meta != 0) return side_io(err, -meta, "set time and mode of", e->path);
-    t->states[index] = ENTRY_OK;
+    t->list.all.items[index].state = ENTRY_OK;
     t->answered++;
     return 0;
 }
@@ -152,10 +160,10 @@ static int take_gone(struct tree_side *s, struct tree_cursor *c, struct gp_error
     GP_AUTO_FREE char *why = cursor_text(c, 1024);
     if (!cursor_whole(c)) return side_nonsense(err, "an answer");
     take_file_close(t);
-    t->states[index] = ENTRY_BAD;
+    t->list.all.items[index].state = ENTRY_BAD;
     t->answered++;
     s->stats.left_out++;
-    tree_note(&s->stats.notes, t->all.items[index].path, why);
+    tree_note(&s->stats.notes, catalog_at(&t->list, index)->path, why);
     return 0;
 }
 
@@ -191,6 +199,8 @@ static void flush_wants(struct tree_side *s) {
     s->taker->want_at = 0;
 }
 
+static void looked(struct taker *t, enum entry_state state) { t->list.all.items[t->looked++].state = (uint8_t)state; }
+
 static void want(struct tree_side *s, enum tree_how how, uint64_t offset, const struct tree_hash *h) {
     struct taker *t = s->taker;
     struct tree_buf *b = &s->out;
@@ -203,7 +213,7 @@ static void want(struct tree_side *s, enum tree_how how, uint64_t offset, const 
         tree_hash_end(h, hash);
         tree_buf_add(b, hash, sizeof hash);
     }
-    t->states[t->looked++] = ENTRY_WANTED;
+    looked(t, ENTRY_WANTED);
     t->asked++;
     if (b->len - b->off - t->want_at > WANT_BYTES) flush_wants(s);
 }
@@ -235,7 +245,7 @@ static int look_folder(struct tree_side *s, const struct tree_entry *e, int dir,
     if (there && (st->st_mode & 0700) != 0700 && fchmodat(dir, name, st->st_mode | 0700, 0) != 0)
         return side_io(err, errno, "write to", e->path);
     if (!there || (st->st_mode & 0777) != e->mode || (e->mode & 0700) != 0700) vec_push(&t->folders, t->looked);
-    t->states[t->looked++] = ENTRY_OK;
+    looked(t, ENTRY_OK);
     return 0;
 }
 
@@ -246,7 +256,7 @@ static int look_link(struct tree_side *s, const struct tree_entry *e, int dir, c
     if (t->opts.inside && !tree_link_inside(e->path, e->link)) {
         flush_wants(s);
         side_left_out(s, e->path, "the link leads out of the folder");
-        t->states[t->looked++] = ENTRY_BAD;
+        looked(t, ENTRY_BAD);
         return 0;
     }
     if (there && S_ISDIR(st->st_mode)) {
@@ -263,7 +273,7 @@ static int look_link(struct tree_side *s, const struct tree_entry *e, int dir, c
         if (symlinkat(e->link, dir, part) != 0 || renameat(dir, part, dir, name) != 0)
             return side_io(err, errno, "make the link", e->path);
     }
-    t->states[t->looked++] = ENTRY_OK;
+    looked(t, ENTRY_OK);
     return 0;
 }
 
@@ -278,15 +288,29 @@ static bool same_time(const struct stat *st, const struct tree_entry *e) {
     return st->st_mtim.tv_sec == e->mtime_s && (uint32_t)st->st_mtim.tv_nsec == e->mtime_ns && !e->racy;
 }
 
+static void too_large(struct tree_side *s, const struct tree_entry *e) {
+    flush_wants(s);
+    side_left_out(s, e->path, "with its holes it is larger than the disk here");
+    looked(s->taker, ENTRY_BAD);
+}
+
 /* A beginning that an earlier transfer left, else all of it. Only one beginning is offered: transfers are serial. */
-static int look_part(struct tree_side *s, const struct tree_entry *e, int dir, const char *name, struct gp_error *err) {
+static int look_part(struct tree_side *s, const struct tree_entry *e, int dir, const char *name, const struct stat *there,
+                     struct gp_error *err) {
     struct taker *t = s->taker;
     struct stat st;
+    bool never = false;
     int fd = e->size >= TREE_BLOCK && !t->beginning.offered ? take_part_open(dir, name, false, &st) : -ENOENT;
     if (fd == -EWOULDBLOCK)
         return gp_fail(err, GP_EBUSY, "another gpuprov copies '%.300s' now; repeat this command when it is done",
                        e->path);
     uint64_t offset = fd < 0 ? 0 : GP_MIN((uint64_t)st.st_size, e->size) / TREE_BLOCK * TREE_BLOCK;
+    int r = expect_fits(t, e, dir, there, offset, &never, err);
+    if (r != 0 || never) {
+        if (fd >= 0) close(fd);
+        if (never) too_large(s, e);
+        return r;
+    }
     if (offset > 0) {
         hash_old(t, fd, &st, true, offset);
         return 0;
@@ -309,7 +333,7 @@ static int look_file(struct tree_side *s, const struct tree_entry *e, int dir, c
     if (equal && same_time(st, e) && !t->opts.by_hash) {
         int meta = (st->st_mode & 07777) == e->mode ? 0 : take_file_meta(dir, name, -1, e);
         if (meta != 0) return side_io(err, -meta, "set the mode of", e->path);
-        t->states[t->looked++] = ENTRY_OK;
+        looked(t, ENTRY_OK);
         return 0;
     }
     int fd = equal ? openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
@@ -317,12 +341,12 @@ static int look_file(struct tree_side *s, const struct tree_entry *e, int dir, c
         hash_old(t, fd, st, false, e->size);
         return 0;
     }
-    return look_part(s, e, dir, name, err);
+    return look_part(s, e, dir, name, there ? st : NULL, err);
 }
 
 static int look_one(struct tree_side *s, struct gp_error *err) {
     struct taker *t = s->taker;
-    const struct tree_entry *e = &t->all.items[t->looked];
+    const struct tree_entry *e = catalog_at(&t->list, t->looked);
     const char *name = "";
     struct stat st;
     int dir = place_parent(&t->place, e->path, &name);
@@ -339,7 +363,7 @@ static int look_one(struct tree_side *s, struct gp_error *err) {
 
 static int hash_some(struct tree_side *s, struct gp_error *err) {
     struct taker *t = s->taker;
-    const struct tree_entry *e = &t->all.items[t->looked];
+    const struct tree_entry *e = catalog_at(&t->list, t->looked);
     uint64_t n = 0;
     bool hole = false;
     if (t->buf == NULL) t->buf = xmalloc(TREE_SLICE);
@@ -364,15 +388,15 @@ static int hash_some(struct tree_side *s, struct gp_error *err) {
 int taker_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err) {
     struct taker *t = s->taker;
     int r = 0;
-    for (int i = 0; i < STEPS_MAX && t->looked < t->all.len && r == 0; i++) {
+    for (int i = 0; i < STEPS_MAX && t->looked < t->list.all.len && r == 0 && expect_may_look(t); i++) {
         if (s->out.len - s->out.off > TREE_OUT_HIGH) break;
         r = t->old_fd >= 0 ? hash_some(s, err) : look_one(s, err);
         if (t->old_fd >= 0) i += 7; /* a slice takes as long as several entries */
     }
     flush_wants(s);
     if (r != 0) return r;
-    *ret = t->looked < t->all.len ? TREE_BUSY : TREE_WAITS;
-    if (t->listed && !t->wanted && t->looked == t->all.len) {
+    *ret = t->looked < t->list.all.len && expect_may_look(t) ? TREE_BUSY : TREE_WAITS;
+    if (t->listed && !t->wanted && t->looked == t->list.all.len) {
         frame_end(&s->out, frame_begin(&s->out, TREE_WANTED));
         t->wanted = true;
     }

@@ -3,9 +3,8 @@
 #ifndef GP_TREE_TAKE_H
 #define GP_TREE_TAKE_H
 
+#include "tree/catalog.h"
 #include "tree/side.h"
-
-enum entry_state { ENTRY_NEW, ENTRY_OK, ENTRY_WANTED, ENTRY_BAD };
 
 /* The file that arrives now, under its own name beside its place. */
 struct incoming {
@@ -23,15 +22,23 @@ struct beginning {
 };
 struct taker {
     struct tree_take_opts opts;
-    char *root, *name; /* name: of a folder, below root; NULL */
+    struct tree_expect expect; /* its path is `requested` */
+    char *root, *requested;
+    char *name;    /* the last part of the requested path; NULL: it has none */
+    unsigned mask; /* mode bits that no entry gets */
     struct tree_place place;
     bool begun, single, listed, partial, wanted, done;
     char *single_name; /* of the one file, in the folder root */
     char *lock_name;   /* NULL: not locked */
     int lock;
-    VEC_OF(struct tree_entry) all;
-    enum entry_state *states;
-    size_t states_cap;
+    struct catalog list;
+    struct sha256 sum; /* of the list's frames so far */
+    /* The file system of the root: what was free before anything came, its size, and what the wanted files need more
+     * than those that they replace. */
+    bool measured;
+    dev_t device;
+    uint64_t room, disk, grows;
+    size_t rules_bytes;
     size_t looked;  /* entries that were examined */
     size_t want_at; /* of the frame that is being filled; 0: none */
     uint64_t asked, answered;
@@ -45,6 +52,20 @@ struct taker {
     struct tree_hash hash;
     unsigned char *buf;
 };
+
+/* --- take_expect.c --- */
+/* What it may be: a file (else a folder). */
+int expect_kind(const struct taker *t, bool single, struct gp_error *err);
+/* The name of the single file. */
+int expect_name(const struct taker *t, const char *name, struct gp_error *err);
+int expect_rules(struct taker *t, size_t more, struct gp_error *err);
+/* At the end of the list: it is the one that was requested. */
+int expect_list_end(const struct taker *t, struct gp_error *err);
+bool expect_may_look(const struct taker *t); /* entries may be made before the list has ended, or it has */
+/* The content of e fits into the folder `dir`, where `there` is replaced (NULL: nothing) and offset bytes are already;
+ * else -GP_EIO, detail DISK_FULL. *ret_never: with its holes it is larger than the whole file system. */
+int expect_fits(struct taker *t, const struct tree_entry *e, int dir, const struct stat *there, uint64_t offset,
+                bool *ret_never, struct gp_error *err);
 
 /* --- take_root.c --- */
 /* Makes and opens the root, or, of a single file named `name`, the folder that it goes to; locks it. */

@@ -10,7 +10,7 @@
 
 static int folder_modes(struct taker *t, struct gp_error *err) {
     for (size_t i = t->folders.len; i > 0; i--) { /* a folder after what is in it */
-        const struct tree_entry *e = &t->all.items[t->folders.items[i - 1]];
+        const struct tree_entry *e = catalog_at(&t->list, t->folders.items[i - 1]);
         const char *name = "";
         tree_beat(&t->opts.beat);
         int dir = place_parent(&t->place, e->path, &name);
@@ -21,18 +21,6 @@ static int folder_modes(struct taker *t, struct gp_error *err) {
 }
 
 /* --- removals --- */
-
-static const struct tree_entry *find(const struct taker *t, const char *path) {
-    size_t low = 0, high = t->all.len;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        int c = tree_path_compare(path, t->all.items[mid].path);
-        if (c == 0) return &t->all.items[mid];
-        if (c < 0) high = mid;
-        else low = mid + 1;
-    }
-    return NULL;
-}
 
 /* The path or a folder above it is ignored by the giver's rules. */
 static bool is_ignored(const struct taker *t, const char *path, bool is_dir) {
@@ -68,7 +56,7 @@ static int remove_extra(struct tree_side *s, struct gp_error *err) {
     for (size_t i = there.all.len; i > 0 && r == 0; i--) {
         tree_beat(&t->opts.beat);
         const struct tree_entry *e = &there.all.items[i - 1];
-        if (find(t, e->path) == NULL && !is_ignored(t, e->path, e->type == 'd'))
+        if (!catalog_find(&t->list, e->path) && !is_ignored(t, e->path, e->type == 'd'))
             r = remove_one(s, e->path, e->type == 'd', true, err);
     }
     tree_list_clear(&there);

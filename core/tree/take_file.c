@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static const char *path_of(const struct taker *t) { return t->all.items[t->in.index].path; }
+static const char *path_of(struct taker *t) { return catalog_at(&t->list, t->in.index)->path; }
 
 void take_file_close(struct taker *t) {
     if (t->in.fd >= 0) close(t->in.fd);
@@ -23,13 +23,13 @@ int take_file_begin(struct tree_side *s, struct tree_cursor *c, struct gp_error 
     struct taker *t = s->taker;
     uint32_t index = cursor_u32(c);
     uint64_t offset = cursor_u64(c);
-    if (!cursor_whole(c) || t->in.fd >= 0 || index >= t->looked || t->states[index] != ENTRY_WANTED)
+    if (!cursor_whole(c) || t->in.fd >= 0 || index >= t->looked || t->list.all.items[index].state != ENTRY_WANTED)
         return side_nonsense(err, "a file that is not wanted");
     const struct beginning *b = &t->beginning;
     bool goes_on = offset > 0;
     if (goes_on && !(b->offered && b->index == index && b->offset == offset))
         return side_nonsense(err, "an offset that was not offered");
-    const struct tree_entry *e = &t->all.items[index];
+    const struct tree_entry *e = catalog_at(&t->list, index);
     const char *name = "";
     struct stat st;
     int dir = place_parent(&t->place, e->path, &name);
@@ -102,7 +102,7 @@ int take_file_end(struct tree_side *s, struct tree_cursor *c, struct gp_error *e
     unsigned changed = cursor_u8(c);
     unsigned char hash[TREE_HASH];
     if (!cursor_whole(c) || changed > 1 || in->fd < 0) return side_nonsense(err, "the end of no file");
-    const struct tree_entry *e = &t->all.items[in->index];
+    const struct tree_entry *e = catalog_at(&t->list, in->index);
     tree_hash_end(&in->hash, hash);
     if (memcmp(hash, sent, sizeof hash) != 0 || (in->at != in->size && changed == 0)) {
         if (ftruncate(in->fd, 0) != 0) { /* the next transfer finds a beginning with another hash, and drops it */
@@ -113,7 +113,7 @@ int take_file_end(struct tree_side *s, struct tree_cursor *c, struct gp_error *e
     int r = move_into_place(s, e, err);
     if (r != 0) return r;
     if (changed == 1) tree_note(&s->stats.notes, e->path, "it changed while it was read");
-    t->states[in->index] = ENTRY_OK;
+    t->list.all.items[in->index].state = ENTRY_OK;
     t->answered++;
     s->stats.files_sent++;
     take_file_close(t);

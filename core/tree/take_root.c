@@ -135,7 +135,7 @@ static void split_single(struct taker *t, const char *name) {
 
 int take_root(struct taker *t, const char *name, struct gp_error *err) {
     if (name != NULL) split_single(t, name);
-    else if (t->name != NULL) {
+    else if (t->opts.keep_name && t->name != NULL) {
         char *root = fs_join(t->root, t->name);
         free(t->root);
         t->root = root;

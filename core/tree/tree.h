@@ -48,9 +48,28 @@ struct tree_give_opts {
     struct tree_beat beat;
     const struct gp_cancel *cancel;
 };
+
+/* What was requested of the giver. The taker holds the answer against it before it writes anything. Made by one of the
+ * functions below: there is no default, and a zeroed one refuses every answer. */
+enum tree_asked { TREE_ASKED_NOTHING, TREE_ASKED_PATH, TREE_ASKED_LIST, TREE_ASKED_ANY };
+struct tree_expect {
+    enum tree_asked asked;
+    const char *path;
+    unsigned char list[32];
+};
+/* A foreign giver was asked for `path` (borrowed until tree_taker). A file must have its last part as name, and is
+ * refused where that part names a folder ("x/", ".", "~"). No rules may come, links that lead out of the root are left
+ * out, modes are those of this process's umask at most, and all of it must fit on the disk. */
+struct tree_expect tree_expect_path(const char *path);
+/* A foreign giver was asked for a folder, and its list must have this hash (tree_list_hash): nothing is made before. */
+struct tree_expect tree_expect_list(const unsigned char hash[32]);
+/* The giver is the program that this one works for, and may choose: gpuprov, to its agent. */
+struct tree_expect tree_expect_any(void);
+
 struct tree_take_opts {
-    const char *root; /* made with its parents. Of a file: its path, or a folder that exists (or ends in '/') */
-    const char *name; /* of a folder: it goes to root/name; NULL: to root itself */
+    const char *root; /* made with its parents. Of a file: its path, or a folder that exists (or ends in '/'), where it
+                         gets the requested name; of tree_expect_any the giver's */
+    bool keep_name;   /* a folder goes to root/NAME, NAME being the last part of the requested path if that has one */
     bool mirror;      /* remove what the giver does not have, but not what its rules ignore */
     bool by_hash;     /* compare hashes of files with equal size and time of change too */
     bool inside;      /* leave out links that lead out of root */
@@ -63,7 +82,7 @@ struct tree_take_opts {
 struct tree_side;
 /* Copies opts; nothing is opened before tree_work. Free with tree_side_free. */
 struct tree_side *tree_giver(const struct tree_give_opts *opts);
-struct tree_side *tree_taker(const struct tree_take_opts *opts);
+struct tree_side *tree_taker(const struct tree_take_opts *opts, const struct tree_expect *expect);
 void tree_side_free(struct tree_side *s);
 
 /* Takes bytes of the other side and writes the files in them to disk. Errors: -GP_EPROTO: not what a sound other side
@@ -85,11 +104,16 @@ void tree_fail(struct tree_side *s, const struct gp_error *why); /* reports it t
 /* The error came from the other side. */
 bool tree_side_remote(const struct tree_side *s);
 const struct tree_stats *tree_side_stats(const struct tree_side *s);
+/* The last part of a path, without slashes at its end; NULL if that names no folder by itself (".", "..", "/", "~").
+ * Caller frees. */
+char *tree_last_part(const char *path);
 
 /* --- from node to node --- */
 /* The list of a root as a giver would send it. Caller frees. *ret_folder: it is one. Blocks on local files. */
 int tree_list_bytes(const struct tree_give_opts *opts, void **ret, size_t *ret_n, bool *ret_folder,
                     struct gp_error *err);
+/* The hash of such a list, for tree_expect_list. */
+void tree_list_hash(const void *list, size_t n, unsigned char ret[32]);
 /* A giver that gives what this list names, and nothing else of the folder root. Copies the list. -GP_EPROTO: it is
  * no list of a folder. */
 int tree_giver_listed(const char *root, const void *list, size_t n, struct tree_side **ret, struct gp_error *err);
@@ -114,6 +138,7 @@ struct tree_request {
     char *peer;                      /* share: the own address to listen at; fetch: the other node's; else NULL */
     uint16_t port;                   /* fetch: of the other node */
     unsigned char token[TREE_TOKEN]; /* share, fetch: who knows it is one of the nodes */
+    unsigned char list[32];          /* fetch: the hash of the list that the other node must send */
 };
 void tree_request_clear(struct tree_request *r);
 /* The request as bytes, for TREE_SHARE and TREE_FETCH. Caller frees. */

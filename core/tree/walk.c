@@ -56,6 +56,11 @@ static void left_out(struct walk *w, const char *path, const char *why) {
     tree_note(&w->list->notes, path, why);
 }
 
+/* Linux counts blocks in 512 bytes. The last one is rarely full. */
+static uint64_t held_bytes(const struct stat *st) {
+    return GP_MIN((uint64_t)st->st_blocks * 512, (uint64_t)st->st_size);
+}
+
 bool tree_entry_of(const struct stat *st, const char *path, const char *link, struct tree_entry *ret) {
     char type = 0;
     if (S_ISDIR(st->st_mode)) type = 'd';
@@ -65,6 +70,7 @@ bool tree_entry_of(const struct stat *st, const char *path, const char *link, st
     *ret = (struct tree_entry){.type = type,
                                .mode = type == 'l' ? 0777 : st->st_mode & 0777,
                                .size = type == 'f' ? (uint64_t)st->st_size : 0,
+                               .held = type == 'f' ? held_bytes(st) : 0,
                                .mtime_s = st->st_mtim.tv_sec,
                                .mtime_ns = (uint32_t)st->st_mtim.tv_nsec,
                                .path = xstrdup(path),

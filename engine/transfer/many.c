@@ -33,6 +33,7 @@ struct fan {
     const struct gp_cancel *cancel;
     void *list;
     size_t list_n;
+    unsigned char list_hash[32]; /* what a node accepts from another one */
     bool folder;
     struct tree_sums *sums;
     unsigned char token[TREE_TOKEN];
@@ -106,6 +107,7 @@ static struct tree_request request_of(const struct fan *f, enum tree_verb verb, 
     struct tree_request q = {.verb = verb, .path = (char *)(uintptr_t)f->req->to, .id = f->id, .port = port};
     q.peer = (char *)(uintptr_t)peer;
     memcpy(q.token, f->token, sizeof q.token);
+    memcpy(q.list, f->list_hash, sizeof q.list);
     return q;
 }
 
@@ -219,6 +221,7 @@ int tree_up_many(struct tree_many *nodes, size_t n, const struct tree_up_req *re
     struct fan f = {.req = req, .cancel = cancel, .n = n, .unfinished = n, .done = {.efd = -1}};
     const struct tree_give_opts give = {.root = req->from, .ignore = req->ignore, .omit = req->omit, .cancel = cancel};
     int r = n == 0 ? 0 : tree_list_bytes(&give, &f.list, &f.list_n, &f.folder, err);
+    if (r == 0 && n > 0) tree_list_hash(f.list, f.list_n, f.list_hash);
     if (r == 0) r = fs_random(f.token, sizeof f.token, err);
     if (r == 0) r = fs_random(&f.id, sizeof f.id, err);
     if (r == 0) r = gp_cancel_init(&f.done, err);

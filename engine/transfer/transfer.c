@@ -194,27 +194,17 @@ int tree_up(struct node_link *l, const struct tree_up_req *req, struct tree_stat
     return transfer(&t, make_giver, req, &q, req->deadline_ms, ret, err);
 }
 
-char *tree_last_part(const char *path) {
-    size_t end = strlen(path), begin = 0;
-    while (end > 0 && path[end - 1] == '/') end--;
-    for (begin = end; begin > 0 && path[begin - 1] != '/';) begin--;
-    char *part = xstrndup(path + begin, end - begin);
-    if (part[0] != '\0' && !str_eq(part, ".") && !str_eq(part, "..") && !(begin == 0 && str_eq(part, "~"))) return part;
-    free(part);
-    return NULL;
-}
-
 static struct tree_side *make_taker(const void *of, uint64_t id GP_UNUSED, const struct gp_cancel *cancel) {
     const struct tree_down_req *req = of;
-    GP_AUTO_FREE char *name = req->keep_name ? tree_last_part(req->from) : NULL;
     const struct tree_take_opts opts = {.root = req->to,
-                                        .name = name,
+                                        .keep_name = req->keep_name,
                                         .mirror = req->mirror,
                                         .by_hash = req->by_hash,
                                         .inside = true,
                                         .durable = req->durable,
                                         .cancel = cancel};
-    return tree_taker(&opts);
+    const struct tree_expect expect = tree_expect_path(req->from);
+    return tree_taker(&opts, &expect);
 }
 
 int tree_down(struct node_link *l, const struct tree_down_req *req, struct tree_stats *ret, struct gp_error *err) {

@@ -42,19 +42,17 @@ int tree_up(struct node_link *l, const struct tree_up_req *req, struct tree_stat
 struct tree_down_req {
     const char *from; /* on the node: a folder or a file; absolute, or relative to the home folder */
     const char *to;   /* local: made with its parents. Of a file: as in tree_up_req */
-    bool keep_name;   /* a folder goes to `to`/NAME, NAME being the last part of `from` */
+    bool keep_name;   /* a folder goes to `to`/NAME, NAME being the last part of `from`; a file has that name always */
     bool mirror, by_hash;
     bool durable; /* all is on disk before it returns: for a caller that ends the node next */
     int64_t deadline_ms;
     void (*progress)(void *ctx, const struct tree_stats *so_far);
     void *ctx;
 };
-/* Copies from the node, which is not trusted: nothing is written outside `to`, and links that lead out of it are
- * left out with a note. Errors: as tree_up; -GP_ENOTFOUND: the node has no `from`. */
+/* Copies from the node, which is not trusted: its answer is held against `from` (tree_expect_path), nothing is written
+ * outside `to`, and links that lead out of it are left out with a note. Errors: as tree_up; -GP_ENOTFOUND: the node
+ * has no `from`; -GP_EIO with "DISK_FULL" also before anything came, if it does not fit here. */
 int tree_down(struct node_link *l, const struct tree_down_req *req, struct tree_stats *ret, struct gp_error *err);
-/* The last part of a path, without slashes at its end; NULL if that names no folder by itself (".", "..", "/", "~").
- * Caller frees. */
-char *tree_last_part(const char *path);
 
 struct tree_many {
     struct node_link *link; /* its own for each node */

@@ -2,6 +2,7 @@
 """Transfers that are interrupted, meet a full disk or another transfer: a repetition continues, nothing half is left in
 place."""
 import os
+import re
 import signal
 import subprocess
 
@@ -88,18 +89,31 @@ def test_another_transfer_to_the_same_folder_is_refused(node, home, source):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("how", ["up", "down"])
-def test_a_full_disk(node, home, source, how):
+def test_a_full_disk_of_a_node(node, home, source):
     with small_disk(home / "w", "16m") as w:
         (w / "ballast").write_bytes(bytes(4 * MIB))
-        error = node.copy(how, source, w, code=1)["error"]
+        error = node.up(source, w, code=1)["error"]
         assert error["code"] == "io" and error["detail"] == "DISK_FULL"
         assert "could not write" in error["message"] and "No space left" in error["message"]
         assert "free some space and repeat the command" in error["message"]
-        assert error["message"].startswith("t/0: ") == (how == "up")
+        assert error["message"].startswith("t/0: ")
         subprocess.run(["mount", "-o", "remount,size=64m", w], check=True)
-        got = node.copy(how, source, w)
+        got = node.up(source, w)
         assert got["bytes_sent"] < SIZE - 8 * MIB
+        (w / "ballast").unlink()
+        assert describe(w) == describe(source)
+
+
+@pytest.mark.root
+def test_what_does_not_fit_here_is_refused_before_it_comes(node, home, source):
+    with small_disk(home / "w", "16m") as w:
+        (w / "ballast").write_bytes(bytes(4 * MIB))
+        got = node.down(source, w, code=1)
+        assert got["bytes_sent"] < MIB and got["error"]["code"] == "io" and got["error"]["detail"] == "DISK_FULL"
+        assert re.search(r"^'big' does not fit: it and the files before it need 25\.\d MB here, and 12\.\d MB are free; "
+                         "free some space and repeat the command$", got["error"]["message"])
+        subprocess.run(["mount", "-o", "remount,size=64m", w], check=True)
+        node.down(source, w)
         (w / "ballast").unlink()
         assert describe(w) == describe(source)
 

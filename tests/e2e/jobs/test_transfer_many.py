@@ -135,6 +135,56 @@ def test_what_a_peer_changed_is_found_by_its_hash(nodes, source, agent_of):
     assert describe(nodes[1].home / "lying") == want(source)
 
 
+# In place of an agent: shares one file more than gpuprov lists.
+MORE = r"""
+import os, struct, subprocess, sys
+real, extra = sys.argv[1:3]
+got, list_ends = b"", False
+p = subprocess.Popen([real, "tree", "serve"], stdin=subprocess.PIPE)
+def pass_on(b):
+    p.stdin.write(b)
+    p.stdin.flush()
+def more():
+    global got
+    piece = os.read(0, 65536)
+    if not piece:
+        sys.exit(0)
+    got += piece
+while len(got) < 26:
+    more()
+shares = got[25] == 2
+at = 16
+while shares and not list_ends:
+    while len(got) < at + 5 or len(got) < at + 5 + struct.unpack("<I", got[at + 1:at + 5])[0]:
+        more()
+    n = struct.unpack("<I", got[at + 1:at + 5])[0]
+    if got[at] == 4:  # the end of the list
+        count = struct.unpack("<I", got[at + 5:at + 9])[0] + 1
+        entry = b"f\0" + struct.pack("<IQQqI", 0o644, 4, 4, 1000000000, 0) + struct.pack("<I", 3) + b"zzz"
+        got = (got[:at] + b"\3" + struct.pack("<I", len(entry)) + entry + got[at:at + 5] + struct.pack("<I", count)
+               + got[at + 9:])
+        open(extra, "w").write("evil")
+        open(real + ".shared", "w").write("x")
+        list_ends = True
+    at += 5 + n
+while True:
+    pass_on(got)
+    got = b""
+    more()
+"""
+
+
+def test_a_peer_gives_what_gpuprov_lists_and_nothing_else(nodes, source, agent_of):
+    """Into a home folder: .ssh/authorized_keys of another node."""
+    (nodes[0].home / "more.py").write_text(MORE)
+    agent_of(nodes[0], 'exec python3 %s "$0.real" %s\n' % (nodes[0].home / "more.py", nodes[0].home / "exact" / "zzz"))
+    _, err = copy(nodes[:2], source, "exact")
+    assert nodes[0].agent.with_name("gpuprov-agent.real.shared").exists()
+    assert (nodes[0].home / "exact" / "zzz").read_text() == "evil"
+    assert describe(nodes[1].home / "exact") == want(source)
+    assert "warning: 1: could not copy from t/0, copies from this machine: " in err and "another list than gpuprov's" in err
+
+
 def test_a_stranger_gets_nothing(nodes, source, agent_of):
     """Without the token a connection to a node that shares ends after the nonces."""
     agent_of(nodes[1], 'until [ -e %s ]; do sleep 0.02; done; exec "$0.real" "$@"\n' % (nodes[1].home / "go"))

@@ -27,6 +27,7 @@ static void it_pings_while_it_waits(void **state) {
     char folder[256];
     const struct tree_take_opts take = {.root = make_folder(folder, sizeof folder, "carry")};
     int ends[2], beats[2];
+    const struct tree_expect any = tree_expect_any();
     struct gp_error err = {0};
     unsigned char got[10] = {0}, line[2] = {0};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -37,7 +38,7 @@ static void it_pings_while_it_waits(void **state) {
                       .beat = beats[1],
                       .ping_ms = PING_MS,
                       .buf = xmalloc(CARRY_BYTES),
-                      .side = tree_taker(&take)};
+                      .side = tree_taker(&take, &any)};
     carry_nonblocking(ends[1]);
     pthread_t thread = 0;
     assert_int_equal(pthread_create(&thread, NULL, carry_main, &c), 0);
@@ -64,10 +65,11 @@ static void a_beat_pings_when_it_is_time(void **state) {
     unsigned char got[64];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     const struct tree_take_opts take = {.root = "/nonexistent"};
+    const struct tree_expect any = tree_expect_any();
     struct carry c = {.out = ends[1], .beat = -1, .ping_ms = LONG_MS};
     carry_beat(&c);
     assert_int_equal(read(ends[0], got, sizeof got), -1);
-    c.side = tree_taker(&take);
+    c.side = tree_taker(&take, &any);
     for (int i = 0; i < 3; i++) carry_beat(&c);
     assert_int_equal(read(ends[0], got, sizeof got), 5);
     tree_side_free(c.side);

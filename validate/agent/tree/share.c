@@ -172,7 +172,8 @@ int tree_fetch(const struct tree_request *q, unsigned char *buf, uint64_t *ret_b
         .in = fd, .out = fd, .control = STDIN_FILENO, .ping_ms = CARRY_PING_MS, .beat = STDOUT_FILENO, .buf = buf};
     const struct tree_take_opts take = {
         .root = root, .mirror = q->mirror, .by_hash = q->by_hash, .id = q->id, .beat = {carry_beat, &c}};
-    c.side = tree_taker(&take);
+    const struct tree_expect expect = tree_expect_list(q->list);
+    c.side = tree_taker(&take, &expect);
     tree_side_greet(c.side);
     tree_side_expect(c.side);
     int r = carry_all(&c, err);

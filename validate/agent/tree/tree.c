@@ -45,7 +45,8 @@ static int serve(const struct tree_request *q, unsigned char *buf, size_t have, 
                                         .durable = q->durable,
                                         .id = q->id,
                                         .beat = {carry_beat, &c}};
-    c.side = q->verb == TREE_TAKE ? tree_taker(&take) : tree_giver(&give);
+    const struct tree_expect any = tree_expect_any(); /* what gpuprov sends */
+    c.side = q->verb == TREE_TAKE ? tree_taker(&take, &any) : tree_giver(&give);
     carry_nonblocking(STDOUT_FILENO);
     tree_side_greet(c.side);
     int r = tree_feed(c.side, buf, have, err);
