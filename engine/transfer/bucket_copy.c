@@ -222,6 +222,18 @@ static int fetch_content(struct job *j, int fd, const struct bucket_object *o, s
     return r;
 }
 
+/* The size comes from the store. */
+static int check_room(const struct job *j, const struct bucket_object *o, struct gp_error *err) {
+    GP_AUTO_FD int dir = open(j->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    uint64_t left = 0, disk = 0;
+    char need[24], there[24];
+    if (dir < 0 || !fs_room(dir, &left, &disk) || o->size <= left) return 0;
+    bytes_format(need, sizeof need, o->size);
+    bytes_format(there, sizeof there, left);
+    return gp_fail(err, GP_EIO, "'%s/%s' needs %s and '%s' has %s: free some space and repeat the command", j->b->text,
+                   o->path, need, j->folder, there);
+}
+
 static int fetch_file(struct job *j, struct bucket_object *o, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_join(j->folder, o->path);
     GP_AUTO_FREE char *parent = xstrdup(path);
@@ -236,6 +248,8 @@ static int fetch_file(struct job *j, struct bucket_object *o, struct gp_error *e
         left_out(j, o->path, "a file of the bucket has the name of its folder");
         return 0;
     }
+    r = check_room(j, o, err);
+    if (r != 0) return r;
     GP_AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 && (errno == EISDIR || errno == ENOTDIR)) {
         left_out(j, o->path, "a folder of the bucket has its name");

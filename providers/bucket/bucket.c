@@ -79,10 +79,10 @@ bool bucket_path_valid(const char *path, size_t n) {
 
 bool bucket_sha256_valid(const char *s) { return strlen(s) == 64 && strspn(s, "0123456789abcdef") == 64; }
 
-void bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const char *key, size_t n, uint64_t size,
-                        const char *sha256) {
+int bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const char *key, size_t n, uint64_t size,
+                       const char *sha256, struct gp_error *err) {
     size_t skip = b->prefix[0] != '\0' ? strlen(b->prefix) + 1 : 0;
-    if (n > 0 && key[n - 1] == '/' && size == 0) return;
+    if (n > 0 && key[n - 1] == '/' && size == 0) return 0;
     bool below = n > skip && (skip == 0 || (memcmp(key, b->prefix, skip - 1) == 0 && key[skip - 1] == '/'));
     if (!below || !bucket_path_valid(key + skip, n - skip)) {
         GP_AUTO_FREE char *shown = xstrndup(key, GP_MIN(n, (size_t)200));
@@ -90,11 +90,17 @@ void bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const 
         if (o->notes.n < NOTES_MAX)
             strv_addf(&o->notes, "'%s': not the name of a file that can be created here", shown);
         o->left_out++;
-        return;
+        return 0;
     }
+    o->bytes += sizeof(struct bucket_object) + n - skip + 1;
+    if (o->bytes > BUCKET_LIST_MAX)
+        return gp_fail(err, GP_EPROTO,
+                       "'%s': its list of objects has more than %zu MiB, after %zu of them: use a prefix with fewer",
+                       b->text, BUCKET_LIST_MAX >> 20, o->list.len);
     struct bucket_object one = {.path = xstrndup(key + skip, n - skip), .size = size};
     if (sha256 != NULL && bucket_sha256_valid(sha256)) str_put(one.sha256, sizeof one.sha256, sha256);
     vec_push(&o->list, one);
+    return 0;
 }
 
 static int compare(const void *a, const void *b) {

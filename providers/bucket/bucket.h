@@ -18,6 +18,7 @@
 #define BUCKET_WHOLE_MAX ((uint64_t)64 << 20) /* larger files go up in parts */
 #define BUCKET_PART ((uint64_t)16 << 20)      /* the least part; also what one request fetches */
 #define BUCKET_META_SHA256 "gpuprov-sha256"   /* the name of the metadata that has a file's hash */
+#define BUCKET_LIST_MAX ((size_t)256 << 20)   /* bytes of a list in memory: about 2,000,000 objects */
 #define BUCKET_PROBE ".gpuprov-check"         /* the object that `check` begins to write and never completes */
 
 struct bucket_object {
@@ -27,6 +28,7 @@ struct bucket_object {
 };
 struct bucket_objects {
     VEC_OF(struct bucket_object) list; /* sorted by path, each once */
+    size_t bytes;                      /* in memory */
     uint64_t left_out;                 /* keys that are no such path */
     struct strv notes;                 /* the first of them, clean text: "'x': not a path that can be created here" */
 };
@@ -96,9 +98,9 @@ char *bucket_key(const struct bucket *b, const char *path); /* PREFIX/PATH; call
  * name of gpuprov's own. n: its bytes, because a key may have a NUL. */
 bool bucket_path_valid(const char *path, size_t n);
 /* Appends a listed key of n bytes: below the prefix, and valid; else it is noted and left out. Keys that end in '/' are
- * folders of a console and are ignored. sha256: NULL, or what is stored. */
-void bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const char *key, size_t n, uint64_t size,
-                        const char *sha256);
+ * folders of a console and are ignored. sha256: NULL, or what is stored. -GP_EPROTO: more than BUCKET_LIST_MAX. */
+int bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const char *key, size_t n, uint64_t size,
+                       const char *sha256, struct gp_error *err);
 void bucket_objects_sort(struct bucket_objects *o);
 /* Reads exactly n bytes. -GP_EBUSY: the file has become shorter. */
 int bucket_read(int fd, uint64_t at, void *ret, size_t n, struct gp_error *err);

@@ -81,8 +81,9 @@ static int add_page(const struct gcs *s, const json_t *page, struct bucket_objec
         int64_t size = 0;
         if (!json_is_string(name) || !str_to_i64(json_str(item, "size", ""), 0, INT64_MAX, &size))
             return gp_fail(err, GP_EPROTO, "gcs objects.list of '%s': an entry is malformed", s->base.text);
-        bucket_objects_add(&s->base, ret, json_string_value(name), json_string_length(name), (uint64_t)size,
-                           json_string_value(json_object_get(metadata, BUCKET_META_SHA256)));
+        int r = bucket_objects_add(&s->base, ret, json_string_value(name), json_string_length(name), (uint64_t)size,
+                                   json_string_value(json_object_get(metadata, BUCKET_META_SHA256)), err);
+        if (r != 0) return r;
     }
     return 0;
 }

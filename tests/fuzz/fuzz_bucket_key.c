@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const struct bucket *b, const char *key, size_t n) {
     GP_AUTO_BUCKET_OBJECTS struct bucket_objects found = {0};
-    bucket_objects_add(b, &found, key, n, 1, NULL);
+    if (bucket_objects_add(b, &found, key, n, 1, NULL, NULL) != 0) abort();
     for (size_t i = 0; i < found.notes.n; i++)
         for (const char *p = found.notes.v[i]; *p != '\0'; p++)
             if ((unsigned char)*p < 0x20 || *p == 0x7f) abort();

@@ -87,7 +87,8 @@ static int add_page(const struct s3 *s, const struct xml_node *page, struct buck
         if (encoded) ok = ok && decode_key(text, &key);
         else str_add(&key, text);
         if (!ok) return gp_fail(err, GP_EPROTO, "s3 ListObjectsV2 of '%s': an entry is malformed", s->base.text);
-        bucket_objects_add(&s->base, ret, key.s, key.len, (uint64_t)size, NULL);
+        int r = bucket_objects_add(&s->base, ret, key.s, key.len, (uint64_t)size, NULL, err);
+        if (r != 0) return r;
     }
     return 0;
 }

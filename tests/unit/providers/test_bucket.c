@@ -80,7 +80,7 @@ static void add(struct bucket_objects *o, const char *prefix, const char *key, s
     struct bucket b = {0};
     str_put(text, sizeof text, prefix);
     b.prefix = text;
-    bucket_objects_add(&b, o, key, n, 1, NULL);
+    assert_int_equal(bucket_objects_add(&b, o, key, n, 1, NULL, NULL), 0);
 }
 
 static void foreign_keys(void **state) {
@@ -148,13 +148,28 @@ static void folders_of_a_console_are_nothing(void **state) {
     GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
     char none[] = "";
     const struct bucket b = {.prefix = none};
-    bucket_objects_add(&b, &o, "x/", 2, 0, NULL);
+    assert_int_equal(bucket_objects_add(&b, &o, "x/", 2, 0, NULL, NULL), 0);
     assert_int_equal(o.list.len + o.left_out, 0);
     static const char hash[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    bucket_objects_add(&b, &o, "x", 1, 0, hash);
-    bucket_objects_add(&b, &o, "y", 1, 0, "0123456789ABCDEF");
+    assert_int_equal(bucket_objects_add(&b, &o, "x", 1, 0, hash, NULL), 0);
+    assert_int_equal(bucket_objects_add(&b, &o, "y", 1, 0, "0123456789ABCDEF", NULL), 0);
     assert_string_equal(o.list.items[0].sha256, hash);
     assert_string_equal(o.list.items[1].sha256, "");
+}
+
+static void a_list_has_a_limit(void **state) {
+    (void)state;
+    GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+    char none[] = "", text[] = "s3://b/";
+    const struct bucket b = {.prefix = none, .text = text};
+    struct gp_error err = {0};
+    char key[1000];
+    memset(key, 'k', sizeof key);
+    for (size_t i = 200; i < sizeof key; i += 200) key[i] = '/';
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < 4000000; i++) r = bucket_objects_add(&b, &o, key, sizeof key, 1, NULL, &err);
+    assert_int_equal(r, -GP_EPROTO);
+    assert_non_null(strstr(err.msg, "'s3://b/': its list of objects has more than 256 MiB, after 2"));
 }
 
 static void parts(void **state) {
@@ -213,6 +228,7 @@ int main(void) {
         cmocka_unit_test(urls),
         cmocka_unit_test(foreign_keys),
         cmocka_unit_test(folders_of_a_console_are_nothing),
+        cmocka_unit_test(a_list_has_a_limit),
         cmocka_unit_test(parts),
         cmocka_unit_test(crc32c_has_the_published_values),
         cmocka_unit_test(addresses_of_s3),
