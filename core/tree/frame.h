@@ -21,7 +21,7 @@
 
 #define TREE_MAGIC "\0gpuprov-tree 1\n"
 #define TREE_MAGIC_N ((size_t)16)
-#define TREE_HEAD_N ((size_t)5)           /* of a frame: its type and length */
+#define TREE_HEAD_N ((size_t)5)          /* of a frame: its type and length */
 #define TREE_FRAME_MAX ((size_t)1 << 20) /* of a payload */
 #define TREE_PATH_MAX 4095
 #define TREE_NAME_MAX 255

@@ -49,8 +49,8 @@ struct tree_reader {
     uint64_t data_until; /* up to here there is no hole */
 };
 void reader_init(struct tree_reader *r, int fd, const struct stat *st, uint64_t at, uint64_t end);
-/* The next piece: *ret_n bytes in buf (at most n), or, with *ret_hole, that many zeros (at most TREE_HOLE_MAX), which are
- * not in buf.
+/* The next piece: *ret_n bytes in buf (at most n), or, with *ret_hole, that many zeros (at most TREE_HOLE_MAX), which
+ * are not in buf.
  * *ret_n 0: the end, or the file is shorter. 0 or -errno. */
 int reader_next(struct tree_reader *r, unsigned char *buf, size_t n, uint64_t *ret_n, bool *ret_hole);
 

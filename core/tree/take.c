@@ -295,8 +295,8 @@ static void too_large(struct tree_side *s, const struct tree_entry *e) {
 }
 
 /* A beginning that an earlier transfer left, else all of it. Only one beginning is offered: transfers are serial. */
-static int look_part(struct tree_side *s, const struct tree_entry *e, int dir, const char *name, const struct stat *there,
-                     struct gp_error *err) {
+static int look_part(struct tree_side *s, const struct tree_entry *e, int dir, const char *name,
+                     const struct stat *there, struct gp_error *err) {
     struct taker *t = s->taker;
     struct stat st;
     bool never = false;

@@ -20,7 +20,9 @@ struct tree_expect tree_expect_list(const unsigned char hash[32]) {
     return e;
 }
 
-struct tree_expect tree_expect_any(void) { return (struct tree_expect){.asked = TREE_ASKED_ANY}; }
+struct tree_expect tree_expect_any(void) {
+    return (struct tree_expect){.asked = TREE_ASKED_ANY};
+}
 
 char *tree_last_part(const char *path) {
     size_t end = strlen(path), begin = 0;
