@@ -117,7 +117,8 @@ void show_resources(const struct resource_list *l, FILE *to);
 /* The same, stack by stack, with the deadline and the price of each. */
 void show_stacks_of(const struct resource_list *l, FILE *to);
 /* Prints and releases j, one line. */
-void print_json(json_t *j);
+void print_json(json_t *j);       /* without what the redactor hides */
+void print_json_exact(json_t *j); /* for another program, which needs the values */
 /* {"error": {code, detail, message}} on stdout. */
 void print_error_json(const struct gp_error *err, json_t *problems);
 /* The object itself, for results that have an error beside them. New reference. */

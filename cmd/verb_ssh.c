@@ -22,8 +22,8 @@ static int print_config(const char *path, bool json, struct gp_error *err) {
     int r = fs_read(path, (size_t)4 << 20, &text, err);
     if (r != 0) return r;
     if (json)
-        print_json(json_pack("{s:o, s:o}", "path", json_any_text(path), "config",
-                             json_any_text(text.s != NULL ? text.s : "")));
+        print_json_exact(json_pack("{s:o, s:o}", "path", json_any_text(path), "config",
+                                   json_any_text(text.s != NULL ? text.s : "")));
     else fputs(text.s != NULL ? text.s : "", stdout);
     return 0;
 }

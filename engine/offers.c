@@ -55,6 +55,7 @@ static int offers_of_entry(struct asked *a, struct provider *p, size_t index, st
     size_t first = l->list.len;
     GP_AUTO_STR struct str unfit = {0};
     int r = a->ops->offers(p, a->req->spec, index, l, err);
+    offer_list_reveal(l, first);
     cost_drop_zero(a->ops, l);
     if (r != 0) return r;
     drop_unfit(a->req->spec, first, l, &unfit);

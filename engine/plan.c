@@ -152,6 +152,7 @@ static void *ask(void *arg) {
         struct answer *a = &q->answers[i];
         if (a->p != q->p || a->r != 0) continue;
         a->r = a->p->ops->offers(a->p, q->spec, i, &a->found, &a->why);
+        offer_list_reveal(&a->found, 0);
         cost_drop_zero(a->p->ops, &a->found);
     }
     return NULL;

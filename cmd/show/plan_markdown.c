@@ -5,12 +5,15 @@
 
 #include "plan_show.h"
 
+#include "base/log.h"
+
 enum { CELL_MAX = 240, ROWS_MAX = 100 };
 
 void markdown_code(struct str *out, const char *text) {
-    GP_AUTO_FREE char *line = xstrdup(text != NULL ? text : "");
+    GP_AUTO_FREE char *line = log_redacted(text != NULL ? text : "");
     size_t n = strlen(line);
-    if (n > CELL_MAX) {
+    bool cut = n > CELL_MAX;
+    if (cut) {
         n = CELL_MAX;
         while (n > 0 && ((unsigned char)line[n] & 0xc0) == 0x80) n--; /* not within a character */
         line[n] = '\0';
@@ -22,7 +25,7 @@ void markdown_code(struct str *out, const char *text) {
     for (const char *p = trimmed; *p != '\0'; p++) /* a pipe ends a cell and a backtick the span, in any escape */
         if (*p == '|') str_add(out, "¦");
         else str_addc(out, *p == '`' ? '\'' : *p);
-    str_add(out, strlen(text) > n ? "...`" : "`");
+    str_add(out, cut ? "...`" : "`");
 }
 
 static void add_change(struct str *out, const struct plan_change *c) {

@@ -4,6 +4,8 @@
 
 #include "plan_show.h"
 
+#include "base/log.h"
+
 #include "offer_show.h"
 
 static const char *action_name(enum plan_action a) {
@@ -193,7 +195,7 @@ void drift_show(const struct plan_changes *c, FILE *to) {
     }
 }
 
-void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
+static void show(const struct spec *spec, const struct plan *p, FILE *to) {
     static const char mark[] = {
         [PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~', [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
     print_changes(p, to);
@@ -225,4 +227,16 @@ void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
         if (spec->notify.items[i].command != NULL)
             fprintf(to, "note: notify[%zu] is a command that runs on this machine\n", i);
     if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, to);
+}
+
+void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *all = open_memstream(&text, &n);
+    if (all == NULL) abort(); /* no memory */
+    show(spec, p, all);
+    fclose(all);
+    GP_AUTO_FREE char *clean = log_redacted(text);
+    fputs(clean, to);
+    free(text);
 }

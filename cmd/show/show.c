@@ -5,6 +5,7 @@
 #include "cmd/app.h"
 
 #include "base/json.h"
+#include "base/log.h"
 #include "cmd/show/plan_show.h"
 #include "output/width.h"
 
@@ -27,10 +28,28 @@ json_t *time_json(int64_t wall_s) {
     return json_string(t);
 }
 
-void print_json(json_t *j) {
+/* Every text of j without what the redactor hides. */
+static void redact(json_t *j) {
+    const char *key = NULL;
+    json_t *item = NULL;
+    size_t i = 0;
+    if (json_is_string(j)) {
+        GP_AUTO_FREE char *clean = log_redacted(json_string_value(j));
+        if (strcmp(clean, json_string_value(j)) != 0) (void)json_string_set(j, clean);
+    }
+    json_object_foreach(j, key, item) redact(item);
+    json_array_foreach(j, i, item) redact(item);
+}
+
+void print_json_exact(json_t *j) {
     GP_AUTO_FREE char *text = json_text(j, 0);
     json_decref(j);
     puts(text);
+}
+
+void print_json(json_t *j) {
+    redact(j);
+    print_json_exact(j);
 }
 
 json_t *error_json(const struct gp_error *err) {
@@ -39,7 +58,7 @@ json_t *error_json(const struct gp_error *err) {
 }
 
 void print_text(const struct invocation *inv, const char *key, const char *text) {
-    if (inv->common->json) print_json(json_pack("{s:s}", key, text));
+    if (inv->common->json) print_json_exact(json_pack("{s:s}", key, text)); /* for another program, as without --json */
     else printf("%s%s", text, str_ends(text, "\n") ? "" : "\n");
 }
 

@@ -8,11 +8,30 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+
+static _Atomic(char *(*)(const char *)) filter;
+
+void gp_error_filter(char *(*edit)(const char *text)) { atomic_store(&filter, edit); }
+
+/* Writes the text, edited before it is cut, so that no part of a secret is left at the end. */
+static void put(char msg[GP_ERROR_MSG_MAX], const char *fmt, va_list ap) GP_PRINTF(2, 0);
+static void put(char msg[GP_ERROR_MSG_MAX], const char *fmt, va_list ap) {
+    char *(*edit)(const char *) = atomic_load(&filter);
+    if (edit == NULL) {
+        vsnprintf(msg, GP_ERROR_MSG_MAX, fmt, ap);
+        return;
+    }
+    GP_AUTO_STR struct str text = {.max = SIZE_MAX - 1};
+    str_vaddf(&text, fmt, ap);
+    GP_AUTO_FREE char *clean = edit(text.s != NULL ? text.s : "");
+    snprintf(msg, GP_ERROR_MSG_MAX, "%s", clean);
+}
 
 static void set(struct gp_error *err, enum gp_code code, const char *fmt, va_list ap) {
     assert(err->code == GP_OK && "first error wins: clear a handled error before setting another");
     err->code = code;
-    vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    put(err->msg, fmt, ap);
     str_one_line(err->msg);
 }
 
@@ -50,12 +69,23 @@ int gp_wrap(struct gp_error *err, const char *fmt, ...) {
     memcpy(old, err->msg, sizeof old);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    put(err->msg, fmt, ap);
     va_end(ap);
     size_t len = strlen(err->msg);
     snprintf(err->msg + len, sizeof err->msg - len, ": %s", old);
     str_one_line(err->msg);
     return -(int)err->code;
+}
+
+void gp_append(struct gp_error *err, const char *fmt, ...) {
+    char more[GP_ERROR_MSG_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    put(more, fmt, ap);
+    va_end(ap);
+    size_t len = strlen(err->msg);
+    snprintf(err->msg + len, sizeof err->msg - len, "%s", more);
+    str_one_line(err->msg);
 }
 
 void gp_error_clear(struct gp_error *err) { *err = (struct gp_error){0}; }

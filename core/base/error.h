@@ -79,6 +79,13 @@ int gp_fail_errno(struct gp_error *err, enum gp_code code, int errnum, const cha
 /* Puts "context: " in front of the message; returns -err->code. */
 int gp_wrap(struct gp_error *err, const char *fmt, ...) GP_PRINTF(2, 3);
 
+/* Adds to the end of the message: a next step that only the caller knows. */
+void gp_append(struct gp_error *err, const char *fmt, ...) GP_PRINTF(2, 3);
+
+/* From now on every message passes through edit, whose result is freed. The redactor sets it (base/log.h): the static
+ * agent has errors, but no redactor. */
+void gp_error_filter(char *(*edit)(const char *text));
+
 void gp_error_clear(struct gp_error *err);   /* back to {0}, for a caller that handled it */
 int gp_exit_code(enum gp_code code);         /* ARCHITECTURE's table */
 const char *gp_code_name(enum gp_code code); /* "capacity", "quota", ... for --json */

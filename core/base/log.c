@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trace lines to stderr, and the redactor of secrets in them. main selects the traced parts once before
- * threads start; the list of secrets has its own mutex. Any thread may trace. */
+ * threads start. The list of secrets only grows and is read without a lock, because a child of fork reads it, too.
+ * Any thread may trace. */
 #include "base/gp_base.h"
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "base/vec.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -16,11 +17,20 @@
 
 #define LOG_LINE_MAX 16384
 #define LOG_SECRET_MIN 6
+#define LOG_WORD_MAX 11   /* up to here, a value with a text of its own is replaced as a whole word only */
+#define LOG_PREFIX_MIN 16 /* bytes of a value that was cut: "%.60s" */
 
 static const char *const part_names[] = {"http", "ssh", "state", "node", NULL};
 static atomic_uint parts_on;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static VEC_OF(struct secret) secrets; /* longest first; under lock */
+
+struct hidden {
+    struct secret value;
+    char *shown; /* NULL: "***" */
+    atomic_bool revealed;
+    struct hidden *next;
+};
+static _Atomic(struct hidden *) all_hidden; /* entries are added in front, under lock */
 
 int log_enable(const char *parts, struct gp_error *err) {
     GP_AUTO_STRV struct strv list = {0};
@@ -71,61 +81,96 @@ void log_trace(enum log_part part, const char *fmt, ...) {
     (void)fs_write_all(STDERR_FILENO, whole, strlen(whole));
 }
 
-static void redact_one(const struct secret *value) {
-    if (value->len < LOG_SECRET_MIN) return;
+/* One value has one entry: the later text replaces none. */
+static void hide(const struct secret *value, const char *shown) {
     pthread_mutex_lock(&lock);
-    size_t at = secrets.len;
-    bool known = false;
-    for (size_t i = 0; i < secrets.len && !known; i++) {
-        known = secret_equal(&secrets.items[i], secret_reveal(value), value->len);
-        if (at == secrets.len && secrets.items[i].len < value->len) at = i;
-    }
-    if (!known) {
-        struct secret copy = {0};
-        secret_copy(&copy, value);
-        vec_push(&secrets, copy);
-        for (size_t i = secrets.len - 1; i > at; i--) secrets.items[i] = secrets.items[i - 1];
-        secrets.items[at] = copy;
+    struct hidden *h = atomic_load(&all_hidden);
+    while (h != NULL && !secret_equal(&h->value, secret_reveal(value), value->len)) h = h->next;
+    if (h != NULL) {
+        atomic_store(&h->revealed, false);
+    } else {
+        h = xcalloc(1, sizeof *h);
+        secret_copy(&h->value, value);
+        h->shown = xstrdup(shown);
+        h->next = atomic_load(&all_hidden);
+        atomic_store(&all_hidden, h);
     }
     pthread_mutex_unlock(&lock);
 }
 
 /* A value of several lines is also redacted line by line, because output may show it so. */
-void log_redact(const struct secret *value) {
-    redact_one(value);
+static void hide_lines(const struct secret *value, const char *shown) {
     const char *end = secret_reveal(value) + value->len;
     for (const char *p = secret_reveal(value); p < end;) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         size_t n = (size_t)((nl != NULL ? nl : end) - p);
         GP_AUTO_SECRET struct secret line = {0};
         secret_set(&line, p, n > 0 && p[n - 1] == '\r' ? n - 1 : n);
-        redact_one(&line);
+        if (line.len >= LOG_SECRET_MIN) hide(&line, shown);
         p += n + 1;
     }
 }
 
+void log_redact(const struct secret *value) {
+    if (value->len >= LOG_SECRET_MIN) hide(value, NULL);
+    hide_lines(value, NULL);
+}
+
+void log_redact_as(const char *value, const char *shown) {
+    GP_AUTO_SECRET struct secret s = {0};
+    if (value[0] == '\0') return;
+    secret_set(&s, value, strlen(value));
+    hide(&s, shown);
+    hide_lines(&s, shown);
+    gp_error_filter(log_redacted);
+}
+
+void log_reveal(const char *value) {
+    for (struct hidden *h = atomic_load(&all_hidden); h != NULL; h = h->next)
+        if (h->shown != NULL && str_eq(secret_reveal(&h->value), value)) atomic_store(&h->revealed, true);
+}
+
+/* Both bytes are of words. */
+static bool joins(char a, char b) { return isalnum((unsigned char)a) && isalnum((unsigned char)b); }
+
+/* The bytes at `at` that show h: 0 is none. before: the byte in front, or 0. */
+static size_t shows(const struct hidden *h, const char *at, char before) {
+    const char *value = secret_reveal(&h->value);
+    size_t n = 0, len = h->value.len;
+    if (at[0] != value[0] || atomic_load(&h->revealed)) return 0;
+    while (n < len && at[n] == value[n] && at[n] != '\0') n++;
+    bool literal = h->shown != NULL && h->shown[0] == value[0]; /* "https://h.example/${env:X}": no secret begins it */
+    if (n < len) return n >= LOG_PREFIX_MIN && !literal && !isalnum((unsigned char)at[n]) ? n : 0;
+    if (len < LOG_SECRET_MIN) return before == '\'' && at[len] == '\'' ? len : 0;
+    bool word = !joins(before, value[0]) && !joins(value[len - 1], at[len]);
+    return h->shown == NULL || len > LOG_WORD_MAX || word ? len : 0;
+}
+
 char *log_redacted(const char *text) {
-    GP_AUTO_STR struct str out = {.max = SIZE_MAX - 1};
-    size_t left = strlen(text);
-    pthread_mutex_lock(&lock);
-    while (left > 0) {
-        size_t hit = 0;
-        for (size_t i = 0; i < secrets.len && hit == 0; i++) {
-            const struct secret *s = &secrets.items[i];
-            if (s->len <= left && memcmp(text, secret_reveal(s), s->len) == 0) hit = s->len;
+    struct str out = {.max = SIZE_MAX - 1};
+    const struct hidden *first = atomic_load(&all_hidden);
+    for (const char *p = text; *p != '\0';) {
+        const struct hidden *best = NULL;
+        size_t longest = 0;
+        for (const struct hidden *h = first; h != NULL; h = h->next) {
+            size_t n = shows(h, p, p > text ? p[-1] : '\0');
+            if (n > longest || (n > 0 && n == longest && n == h->value.len)) best = h; /* whole before cut */
+            longest = GP_MAX(n, longest);
         }
-        if (hit > 0) str_add(&out, "***");
-        else str_addc(&out, *text);
-        text += hit > 0 ? hit : 1;
-        left -= hit > 0 ? hit : 1;
+        if (best != NULL) str_add(&out, best->shown != NULL ? best->shown : "***");
+        else str_addc(&out, *p);
+        p += best != NULL ? longest : 1;
     }
-    pthread_mutex_unlock(&lock);
-    return str_steal(&out);
+    return out.s != NULL ? str_steal(&out) : xstrdup("");
 }
 
 void log_close(void) {
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < secrets.len; i++) secret_clear(&secrets.items[i]);
-    vec_free(&secrets);
-    pthread_mutex_unlock(&lock);
+    struct hidden *h = atomic_exchange(&all_hidden, NULL);
+    while (h != NULL) {
+        struct hidden *next = h->next;
+        secret_clear(&h->value);
+        free(h->shown);
+        free(h);
+        h = next;
+    }
 }

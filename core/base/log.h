@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trace output (--trace=http,ssh,state) to stderr; code below the engine prints nothing else. The redactor
- * replaces every secret registered with log_redact by '***'. */
+/* Trace output (--trace=http,ssh,state) to stderr; code below the engine prints nothing else. The redactor replaces
+ * every value that is registered with log_redact by '***', and with log_redact_as by a text. From the first
+ * log_redact_as on, it also edits the message of every error (base/error.h). */
 #ifndef GP_BASE_LOG_H
 #define GP_BASE_LOG_H
 
@@ -15,7 +16,12 @@ bool log_on(enum log_part part);
 void log_trace(enum log_part part, const char *fmt, ...) GP_PRINTF(2, 3);
 /* Registers a value that no trace line may show. Values shorter than 6 bytes are ignored. */
 void log_redact(const struct secret *value);
-/* Replaces registered secrets in text, in place of each '***'; caller frees the result. */
+/* Registers a value that is shown as `shown`, such as "${env:TOKEN}", in traces, errors, events and plans. One of 6 to
+ * 11 bytes is found as a whole word, a shorter one only in single quotes: "us" is a part of many words. */
+void log_redact_as(const char *value, const char *shown);
+/* The value is no secret after all: undoes log_redact_as of the same value. */
+void log_reveal(const char *value);
+/* Replaces registered values in text, also one that was cut after its first 16 bytes. Caller frees the result. */
 char *log_redacted(const char *text);
 void log_close(void); /* forgets the registered secrets; main, last */
 

@@ -211,6 +211,7 @@ void yaml_node_free(struct yaml_node *node) {
     for (size_t i = 0; i < node->items.len; i++) yaml_node_free(node->items.items[i]);
     vec_free(&node->items);
     free(node->value);
+    free(node->source);
     free(node);
 }
 

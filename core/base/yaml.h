@@ -14,6 +14,7 @@ struct yaml_node {
     unsigned line, column;            /* 1-based, of the node's first character */
     bool quoted;                      /* scalar in quotes: never a number, bool or null */
     char *value;                      /* scalar text; NULL otherwise */
+    char *source;                     /* what the file has, where value is a replacement of it; NULL: the same */
     VEC_OF(struct yaml_node *) items; /* LIST: elements. MAP: key, value, key, value, ... */
 };
 

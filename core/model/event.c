@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of event statuses, the function that emits an event, and its JSON. Prints nothing. Any thread: the
+/* Names of event statuses, the function that emits an event, without what the redactor hides, and its JSON. Prints
+ * nothing. Any thread: the
  * sink is thread-safe by contract. */
 #include "base/gp_base.h"
 
 #include "model/event.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 
 #include <stdarg.h>
@@ -21,18 +23,27 @@ void event_send(const struct event_sink *sink, struct event e) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     e.wall_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    if (e.step == NULL) e.step = "";
+    GP_AUTO_FREE char *step = log_redacted(e.step != NULL ? e.step : "");
+    GP_AUTO_FREE char *text = e.text != NULL ? log_redacted(e.text) : NULL;
+    GP_AUTO_FREE char *output = e.output != NULL ? log_redacted(e.output) : NULL;
+    e.step = step;
+    e.text = text;
+    e.output = output;
     sink->emit(sink->ctx, &e);
 }
 
 void event_emit(const struct event_sink *sink, int node, enum node_phase phase, enum event_status status,
                 const char *step, const char *fmt, ...) {
     if (sink == NULL || sink->emit == NULL) return;
-    char text[1024];
+    GP_AUTO_STR struct str whole = {0};
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    str_vaddf(&whole, fmt, ap);
     va_end(ap);
+    /* before it is cut, so that no part of a secret is left at the end */
+    GP_AUTO_FREE char *clean = log_redacted(whole.s != NULL ? whole.s : "");
+    char text[1024];
+    snprintf(text, sizeof text, "%s", clean);
     str_one_line(text);
     event_send(sink, (struct event){.node = node, .phase = phase, .status = status, .step = step, .text = text});
 }

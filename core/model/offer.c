@@ -2,6 +2,7 @@
 /* Offers as plain data: copy, text, ranking. Independent of clouds and price sources. Any thread. */
 #include "base/gp_base.h"
 
+#include "base/log.h"
 #include "model/currency.h"
 #include "model/offer.h"
 
@@ -130,5 +131,14 @@ void offer_list_sort(struct offer_list *l, enum spec_order order) {
         size_t at = i;
         for (; at > 0 && before(&moved, &v[at - 1], order); at--) v[at] = v[at - 1];
         v[at] = moved;
+    }
+}
+
+void offer_list_reveal(const struct offer_list *l, size_t first) {
+    for (size_t i = first; i < l->list.len; i++) {
+        const struct offer *o = &l->list.items[i];
+        const char *const names[] = {o->region, o->zone, o->instance_type};
+        for (size_t k = 0; k < GP_ARRAY_LEN(names); k++)
+            if (names[k] != NULL && names[k][0] != '\0') log_reveal(names[k]);
     }
 }

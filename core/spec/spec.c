@@ -57,6 +57,7 @@ void spec_free(struct spec *s) {
     free(s->path);
     free(s->text);
     block_clear(&spec_root, s);
+    spec_replaced_clear(s);
     free(s);
 }
 
@@ -97,6 +98,7 @@ static void decode_all(struct spec_ctx *c, const char *text, size_t n) {
         spec_complain_at(c, 1, 1, "the spec is empty; the smallest one is 'name: try'");
     } else {
         spec_notify_before(c, root);
+        spec_replaced_take(c, root);
         spec_substitute(c, root, false);
         spec_decode(c, &spec_root, root, c->spec);
     }

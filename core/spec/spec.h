@@ -108,6 +108,11 @@ struct spec_secret {
     struct spec_pos pos;
 };
 
+/* A replacement of the spec: `shown` is "${env:NAME}", or the whole text of a value that has one. */
+struct spec_replaced {
+    char *shown, *value;
+};
+
 /* The size of a training, from which `plan` computes GPU hours and cost. Texts as the spec has them; all NULL without
  * the block. */
 struct spec_estimate {
@@ -150,6 +155,7 @@ struct spec {
     VEC_OF(struct spec_secret) secrets;
     struct spec_job job;
     struct spec_estimate estimate;
+    VEC_OF(struct spec_replaced) replaced;
     VEC_OF(struct spec_notify) notify; /* at most SPEC_NOTIFY_MAX; no part of the hash, and no change */
 };
 

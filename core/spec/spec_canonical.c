@@ -128,6 +128,8 @@ json_t *spec_json(const struct spec *s) { return block_json(&spec_root, s, false
 
 static char *form(const struct spec *s, bool hash) {
     GP_AUTO_JSON json_t *j = block_json(&spec_root, s, hash);
+    json_t *replaced = hash ? NULL : spec_replaced_json(s);
+    if (replaced != NULL) json_object_set_new(j, SPEC_REPLACED_KEY, replaced);
     return json_text_exact(j, 0);
 }
 

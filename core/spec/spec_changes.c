@@ -4,6 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "spec/spec_internal.h"
 
 const char *spec_effect_name(enum spec_effect e) {
@@ -41,7 +42,17 @@ void spec_change_text(const struct spec_change *c, struct str *out) {
 /* Undoes spec_escape: `$${` is `${`. */
 static void add_plain(struct str *out, const char *text) {
     for (; *text != '\0'; text++)
-        if (!str_starts(text, "$${")) str_addc(out, *text == '\n' ? ' ' : *text);
+        if (!str_starts(text, "$${")) str_addc(out, *text);
+}
+
+/* A value as its file has it: in quotes, which the redactor needs for a short one. */
+static void add_shown(struct str *out, const char *text) {
+    GP_AUTO_STR struct str quoted = {0};
+    str_addc(&quoted, '\'');
+    add_plain(&quoted, text);
+    str_addc(&quoted, '\'');
+    GP_AUTO_FREE char *shown = log_redacted(quoted.s);
+    for (size_t i = 1; shown[i] != '\0' && shown[i + 1] != '\0'; i++) str_addc(out, shown[i] == '\n' ? ' ' : shown[i]);
 }
 
 static void add_value(const struct spec_field *f, const json_t *v, struct str *out) {
@@ -51,7 +62,7 @@ static void add_value(const struct spec_field *f, const json_t *v, struct str *o
         duration_format(text, sizeof text, ms);
         str_add(out, text);
     } else if (json_is_string(v)) {
-        add_plain(out, json_string_value(v));
+        add_shown(out, json_string_value(v));
     } else if (json_is_array(v)) {
         for (size_t i = 0; i < json_array_size(v); i++) {
             str_add(out, i == 0 ? "[" : ", ");
@@ -93,7 +104,13 @@ struct diff {
 
 static void add(const struct diff *d, const struct spec_field *f, char *key, char *old, char *now) {
     enum spec_effect own = f->effect != SPEC_UNDECLARED ? f->effect : SPEC_REPEATED;
-    struct spec_change c = {.key = key, .old = old, .now = now, .effect = d->over != SPEC_UNDECLARED ? d->over : own};
+    if (old != NULL && now != NULL && strcmp(old, now) == 0) { /* of one variable or file */
+        free(now);
+        now = xasprintf("%s (another value)", old);
+    }
+    GP_AUTO_FREE char *named = key;
+    struct spec_change c = {
+        .key = log_redacted(named), .old = old, .now = now, .effect = d->over != SPEC_UNDECLARED ? d->over : own};
     vec_push(&d->to->list, c);
 }
 
@@ -216,5 +233,6 @@ void spec_changes_find(const char *old_canonical, const struct spec *now, struct
     GP_AUTO_JSON json_t *old = json_loads(old_canonical, 0, NULL);
     GP_AUTO_JSON json_t *new = spec_json(now);
     struct diff d = {.to = ret};
+    spec_replaced_register(old);
     if (json_is_object(old)) compare(&d, &spec_root, "", old, new);
 }

@@ -63,8 +63,8 @@ void spec_rule_container_secret(struct spec_ctx *c, const struct yaml_node *map,
     const char *near = str_closest(s->container.registry_auth, names.items);
     if (!known)
         spec_complain(c, at, "'registry_auth' names '%s', which is no secret of this spec%s%s%s",
-                      s->container.registry_auth, near ? "; did you mean '" : ": add it to 'secrets'", near ? near : "",
-                      near ? "'?" : "");
+                      spec_shown(at, s->container.registry_auth), near ? "; did you mean '" : ": add it to 'secrets'",
+                      near ? near : "", near ? "'?" : "");
     vec_free(&names);
 }
 

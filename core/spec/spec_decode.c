@@ -4,6 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "spec/spec_internal.h"
 
 #include <ctype.h>
@@ -16,9 +17,10 @@ static void complain(struct spec_ctx *c, unsigned line, unsigned column, const c
         c->dropped++;
         return;
     }
-    struct str text = {.max = 1000};
+    GP_AUTO_STR struct str text = {.max = 4 * SPEC_VALUE_MAX};
     str_vaddf(&text, fmt, ap);
-    struct spec_problem p = {.pos = {line, column}, .message = str_steal(&text)};
+    GP_AUTO_FREE char *clean = log_redacted(text.s != NULL ? text.s : "");
+    struct spec_problem p = {.pos = {line, column}, .message = xstrndup(clean, 1000)};
     str_one_line(p.message);
     vec_push(&c->problems->list, p);
 }
@@ -37,6 +39,10 @@ void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *f
     complain(c, at->line, at->column, fmt, ap);
     va_end(ap);
     vec_push(&c->bad, at);
+}
+
+const char *spec_shown(const struct yaml_node *at, const char *part) {
+    return at != NULL && at->source != NULL ? at->source : part;
 }
 
 bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at) {
@@ -72,7 +78,7 @@ static void unknown_name(struct spec_ctx *c, const struct spec_field *f, const s
     const char *near = str_closest(at->value, known);
     GP_AUTO_STR struct str list = {.max = 300};
     for (size_t i = 0; known[i] != NULL; i++) str_addf(&list, "%s%s", i == 0 ? "" : ", ", known[i]);
-    spec_complain(c, at, "unknown %s '%.60s'%s%s%s known: %s", f->name, at->value,
+    spec_complain(c, at, "unknown %s '%.60s'%s%s%s known: %s", f->name, spec_shown(at, at->value),
                   near != NULL ? "; did you mean '" : ";", near != NULL ? near : "", near != NULL ? "'?" : "",
                   list.len > 0 ? list.s : "none");
 }
@@ -109,12 +115,12 @@ bool spec_int_of(struct spec_ctx *c, const struct spec_field *f, const struct ya
     if (text == NULL) return false;
     int64_t v = 0;
     if (at->quoted && str_to_i64(text, INT64_MIN, INT64_MAX, &v)) {
-        spec_complain(c, at, "'%s' must be a number: write %s without quotes", f->name, text);
+        spec_complain(c, at, "'%s' must be a number: write %s without quotes", f->name, spec_shown(at, text));
         return false;
     }
     if (!str_to_i64(text, f->min, f->max, &v)) {
         spec_complain(c, at, "'%s' must be a whole number from %lld to %lld, not '%s'", f->name, (long long)f->min,
-                      (long long)f->max, text);
+                      (long long)f->max, spec_shown(at, text));
         return false;
     }
     *ret = v;
@@ -138,8 +144,8 @@ static void decode_bool(struct spec_ctx *c, const struct spec_field *f, const st
         if (strcmp(low, yes[i]) == 0 || strcmp(low, "true") == 0) meant = "true";
         if (strcmp(low, no[i]) == 0 || strcmp(low, "false") == 0) meant = "false";
     }
-    spec_complain(c, at, "'%s' must be true or false, not %s'%s'%s%s%s", f->name, at->quoted ? "the text " : "", text,
-                  meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+    spec_complain(c, at, "'%s' must be true or false, not %s'%s'%s%s%s", f->name, at->quoted ? "the text " : "",
+                  spec_shown(at, text), meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
                   meant != NULL ? " (without quotes)?" : "");
 }
 
@@ -154,9 +160,9 @@ static bool allowed(struct spec_ctx *c, const struct spec_field *f, const struct
         unknown_name(c, f, at);
     } else if (f->choices != NULL && index_of(f->choices, text) < 0) {
         GP_AUTO_FREE char *hint = spec_hint(text, f->choices);
-        spec_complain(c, at, "'%s' cannot be '%s'%s", f->name, text, hint);
+        spec_complain(c, at, "'%s' cannot be '%s'%s", f->name, spec_shown(at, text), hint);
     } else if (f->pattern != NULL && (strlen(text) > 4096 || !spec_match(f->pattern, text))) {
-        spec_complain(c, at, "'%s' must be %s, not '%.100s'", f->name, f->pattern_doc, text);
+        spec_complain(c, at, "'%s' must be %s, not '%.100s'", f->name, f->pattern_doc, spec_shown(at, text));
     } else if (text[0] == '\0') {
         spec_complain(c, at, "'%s' is empty", f->name);
     } else if (f->check != NULL) {
@@ -181,7 +187,7 @@ static bool too_many(struct spec_ctx *c, const struct spec_field *f, const struc
 static void decode_texts(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, struct strv *to) {
     if (at->kind != YAML_LIST) {
         const char *text = spec_text_of(c, at, f->name);
-        if (text != NULL) spec_complain(c, at, "'%s' must be a list: [%s]", f->name, text);
+        if (text != NULL) spec_complain(c, at, "'%s' must be a list: [%s]", f->name, spec_shown(at, text));
         return;
     }
     if (at->items.len < f->min_items)
@@ -203,10 +209,11 @@ static void decode_duration(struct spec_ctx *c, const struct spec_field *f, cons
     if (text == NULL) return;
     if (!duration_parse(text, &ms)) {
         if (str_to_i64(text, 0, INT64_MAX, &number))
-            spec_complain(c, at, "'%s' is %s without a unit: write %ss, %sm or %sh", f->name, text, text, text, text);
+            spec_complain(c, at, "'%s' is %s without a unit: write %ss, %sm or %sh", f->name, spec_shown(at, text),
+                          spec_shown(at, text), spec_shown(at, text), spec_shown(at, text));
         else
             spec_complain(c, at, "'%s' must be a duration such as %s, not '%.100s' (units: s, m, h, d)", f->name,
-                          f->example, text);
+                          f->example, spec_shown(at, text));
         return;
     }
     if (f->choices != NULL) {
@@ -216,12 +223,12 @@ static void decode_duration(struct spec_ctx *c, const struct spec_field *f, cons
             return;
         }
         GP_AUTO_FREE char *hint = spec_hint("", f->choices);
-        spec_complain(c, at, "'%s' cannot be '%s'%s", f->name, text, hint);
+        spec_complain(c, at, "'%s' cannot be '%s'%s", f->name, spec_shown(at, text), hint);
     } else if (ms < f->min || ms > f->max) {
         char min[32], max[32];
         duration_format(min, sizeof min, f->min);
         duration_format(max, sizeof max, f->max);
-        spec_complain(c, at, "'%s' must be from %s to %s, not %s", f->name, min, max, text);
+        spec_complain(c, at, "'%s' must be from %s to %s, not %s", f->name, min, max, spec_shown(at, text));
     } else {
         *to = ms;
     }
@@ -253,6 +260,21 @@ static void decode_list(struct spec_ctx *c, const struct spec_field *f, const st
                       spec_example(f));
     if (too_many(c, f, at)) return;
     for (size_t i = 0; i < at->items.len; i++) spec_decode(c, f->block, at->items.items[i], push(to, f->block->size));
+}
+
+/* Whether every accepted value of the row is one of a list, a number or a word that all see. */
+static bool is_plain(const struct spec_field *f) {
+    switch (f->type) {
+    case SPEC_INT:
+    case SPEC_BOOL:
+    case SPEC_DURATION:
+    case SPEC_MONEY:
+    case SPEC_SIZE:
+    case SPEC_ENUM: return true;
+    case SPEC_TEXT:
+    case SPEC_TEXTS: return f->is_public || spec_choices(f) != NULL;
+    default: return false;
+    }
 }
 
 static void decode_field(struct spec_ctx *c, const struct spec_field *f, const struct yaml_node *at, void *base) {
@@ -288,6 +310,7 @@ static void decode_field(struct spec_ctx *c, const struct spec_field *f, const s
     case SPEC_FLOORS: spec_floors_decode(c, at, to); break;
     case SPEC_VARS: spec_vars_decode(c, f, at, to); break;
     }
+    if (is_plain(f)) spec_replaced_reveal(c, at);
 }
 
 /* Finds a key of that name in any block, for the hint of an unknown key. */

@@ -20,12 +20,13 @@ double spec_estimate_number(const char *text) {
 }
 
 static void check_positive(struct spec_ctx *c, const struct yaml_node *at) {
-    if (!(spec_estimate_number(at->value) > 0)) spec_complain(c, at, "'%.60s' must be more than 0", at->value);
+    if (!(spec_estimate_number(at->value) > 0))
+        spec_complain(c, at, "'%.60s' must be more than 0", spec_shown(at, at->value));
 }
 
 static void check_model(struct spec_ctx *c, const struct yaml_node *at) {
     if (c->names == NULL || c->names->gpu_known == NULL || c->names->gpu_known(at->value)) return;
-    spec_complain(c, at, "unknown GPU model '%.60s': 'gpuprov checks --models' lists them", at->value);
+    spec_complain(c, at, "unknown GPU model '%.60s': 'gpuprov checks --models' lists them", spec_shown(at, at->value));
 }
 
 /* Rows read as rows. */

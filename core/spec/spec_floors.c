@@ -86,11 +86,12 @@ static bool converts(const char *from, const char *to, double *ret_factor) {
 
 static void unknown_unit(struct spec_ctx *c, const struct yaml_node *at, const char *unit) {
     if (str_eq(unit, "Gb/s") || str_eq(unit, "Gbps") || str_eq(unit, "Mb/s") || str_eq(unit, "Mbps")) {
-        spec_complain(c, at, "the unit '%s' could be bits or bytes: write %cbit/s or %cB/s", unit, unit[0], unit[0]);
+        spec_complain(c, at, "the unit '%s' could be bits or bytes: write %cbit/s or %cB/s", spec_shown(at, unit),
+                      unit[0], unit[0]);
         return;
     }
     GP_AUTO_FREE char *hint = spec_hint(unit, spec_floor_units);
-    spec_complain(c, at, "unknown unit '%.40s'%s", unit, hint);
+    spec_complain(c, at, "unknown unit '%.40s'%s", spec_shown(at, unit), hint);
 }
 
 /* "300 GB/s", "300GB/s", "3": number and unit (caller frees). A unit is known to the table, or (by
@@ -108,7 +109,8 @@ static bool split_value(struct spec_ctx *c, const struct yaml_node *at, const ch
     GP_AUTO_FREE char *number = xstrndup(text, n);
     GP_AUTO_FREE char *rest = xstrdup(text + n);
     if (n == 0 || !str_to_double(number, ret_value)) {
-        spec_complain(c, at, "'%s' must be a number and a unit such as 300 GB/s, not '%.60s'", key, text);
+        spec_complain(c, at, "'%s' must be a number and a unit such as 300 GB/s, not '%.60s'", key,
+                      spec_shown(at, text));
         return false;
     }
     *ret_unit = xstrdup(str_trim(rest));
@@ -171,11 +173,12 @@ static bool settle(struct spec_ctx *c, const struct yaml_node *key, const struct
             return true;
         }
         if (f->metric[0] == '\0' || (f->unit[0] != '\0' && unit_find(f->unit) == NULL)) continue;
+        GP_AUTO_FREE char *number = xasprintf("%.12g", f->value);
         if (f->unit[0] == '\0')
-            spec_complain(c, at, "'%s' needs a unit: write it as %.12g %s", key->value, f->value, unit);
+            spec_complain(c, at, "'%s' needs a unit: write it as %s %s", key->value, spec_shown(at, number), unit);
         else
             spec_complain(c, at, "'%s' is measured in %s, not in %s", key->value, unit[0] ? unit : "plain numbers",
-                          f->unit);
+                          spec_shown(at, f->unit));
         return false;
     }
     if (f->unit[0] != '\0' && unit_find(f->unit) == NULL) unknown_unit(c, at, f->unit);
@@ -184,7 +187,7 @@ static bool settle(struct spec_ctx *c, const struct yaml_node *key, const struct
         spec_complain(c, key, "%s has no figure '%.60s'; it has: %s", f->check, f->metric, has.s);
     else if (f->unit[0] == '\0')
         spec_complain(c, at, "'%s' needs a unit, such as 300 GB/s; its figures: %s", key->value, has.s);
-    else spec_complain(c, at, "%s has no figure in %s; it has: %s", f->check, f->unit, has.s);
+    else spec_complain(c, at, "%s has no figure in %s; it has: %s", f->check, spec_shown(at, f->unit), has.s);
     return false;
 }
 

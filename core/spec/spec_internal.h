@@ -61,6 +61,7 @@ struct spec_field {
     const struct spec_block *block;
     void (*from_text)(struct spec_ctx *c, const struct yaml_node *at, void *to);
     size_t min_items;
+    bool is_public;          /* an accepted value is no secret, even from ${env:..}: it names things that all see */
     bool script;             /* text for a shell: ${...} is the shell's, but for ${env:NAME} and ${file:PATH} */
     bool basename_in_hash;   /* a path of this machine: the same spec in another folder has the same hash */
     enum spec_effect effect; /* of another value on a stack that has nodes; rows of a block: each its own, unless
@@ -163,6 +164,9 @@ void spec_rule_shapes(struct spec_ctx *c, const struct yaml_node *root);
 /* spec_decode.c */
 void spec_complain(struct spec_ctx *c, const struct yaml_node *at, const char *fmt, ...) GP_PRINTF(3, 4);
 void spec_complain_at(struct spec_ctx *c, unsigned line, unsigned column, const char *fmt, ...) GP_PRINTF(4, 5);
+/* The text that a message quotes for `part`, which is the value at `at` or came from it: what the file has, if `at` has
+ * a replacement of ${env:..} or ${file:..}, because that may be a secret. Every complaint about a value uses it. */
+const char *spec_shown(const struct yaml_node *at, const char *part);
 /* True when `at` already has an error: report no other. */
 bool spec_is_bad(const struct spec_ctx *c, const struct yaml_node *at);
 /* map NULL: only defaults. */
@@ -175,8 +179,23 @@ bool spec_match(const char *pattern, const char *text);
 char *spec_hint(const char *word, const char *const *names);
 const char *const *spec_choices(const struct spec_field *f); /* NULL: none */
 
-/* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node. */
+/* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node, and notes them in c->spec. */
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
+
+/* spec_replaced.c: the replacements of a spec, and how they are shown. In the canonical form they are a map of their
+ * own under this key, {"${env:NAME}": VALUE}, so that a spec from the journal or a plan file is shown as its file. */
+#define SPEC_REPLACED_KEY "${}"
+/* Takes the map out of a canonical form. Before spec_substitute. */
+void spec_replaced_take(struct spec_ctx *c, struct yaml_node *root);
+/* Notes one replacement, or a whole value that has one, and registers it with the redactor. */
+void spec_replaced_add(struct spec *s, const char *shown, const char *value);
+/* The text of a note whose value this is; NULL: none. */
+const char *spec_replaced_shown(const struct spec *s, const char *value);
+/* The value at a node is no secret: it is public or has the form of a number. */
+void spec_replaced_reveal(struct spec_ctx *c, const struct yaml_node *at);
+json_t *spec_replaced_json(const struct spec *s);     /* NULL: none */
+void spec_replaced_register(const json_t *canonical); /* those of a canonical form */
+void spec_replaced_clear(struct spec *s);
 
 /* spec_rules.c: functions that the tables point to. */
 void spec_absolute(const struct spec_ctx *c, char **path); /* relative to the spec; made absolute */

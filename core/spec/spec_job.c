@@ -99,7 +99,8 @@ static void check_node_path(struct spec_ctx *c, const struct yaml_node *at) {
     strv_split(&parts, at->value, "/");
     for (size_t i = 0; i < parts.n; i++)
         if (strcmp(parts.v[i], "..") == 0 || (strcmp(parts.v[i], ".") == 0 && parts.n > 1)) {
-            spec_complain(c, at, "'%.100s' has '%s' as a folder: write the path that is meant", at->value, parts.v[i]);
+            spec_complain(c, at, "'%.100s' has '%s' as a folder: write the path that is meant",
+                          spec_shown(at, at->value), parts.v[i]);
             return;
         }
 }
@@ -111,7 +112,7 @@ static void local_folder(struct spec_ctx *c, const struct yaml_node *at, char **
         spec_complain(c, at,
                       "'%.100s' is not a folder of this machine: for a bucket, mount it with bootstrap.mounts "
                       "and let the job read it there",
-                      *path);
+                      spec_shown(at, *path));
         return;
     }
     char *expanded = fs_expand_home(*path);
@@ -144,7 +145,8 @@ static void rule_output(struct spec_ctx *c, const struct yaml_node *map, void *t
     for (size_t i = 0; to != NULL && o->to != NULL && i < c->spec->job.outputs.len; i++) {
         const struct spec_job_output *other = &c->spec->job.outputs.items[i];
         if (other == o) break;
-        if (str_eq(other->to, o->to)) spec_complain(c, to, "two entries of 'outputs' go to '%s'", o->to);
+        if (str_eq(other->to, o->to))
+            spec_complain(c, to, "two entries of 'outputs' go to '%s'", spec_shown(to, o->to));
     }
 }
 
@@ -165,7 +167,8 @@ static void check_checkpoint_apart(struct spec_ctx *c, const struct yaml_node *m
     for (size_t i = 0; at != NULL && i < j->outputs.len; i++)
         if (is_in(j->outputs.items[i].to, j->checkpoint.to)) {
             if (str_eq(j->outputs.items[i].to, j->checkpoint.to))
-                spec_complain(c, at, "'checkpoint' and an entry of 'outputs' go to '%s'", j->checkpoint.to);
+                spec_complain(c, at, "'checkpoint' and an entry of 'outputs' go to '%s'",
+                              spec_shown(at, j->checkpoint.to));
             else if (c->names != NULL) /* older versions took it, and the journal may have it */
                 spec_complain(c, at, "an entry of 'outputs' goes to '%s', which is below the 'to' of 'checkpoint'",
                               j->outputs.items[i].to);
@@ -181,7 +184,8 @@ static void rule_job(struct spec_ctx *c, const struct yaml_node *map, void *to) 
     local_folder(c, at, &j->workdir);
     if (at == NULL || c->names == NULL || spec_is_bad(c, at)) return;
     if (stat(j->workdir, &st) != 0 || !S_ISDIR(st.st_mode))
-        spec_complain(c, at, "'workdir': '%s' is not a folder of this machine; it is relative to the spec", j->workdir);
+        spec_complain(c, at, "'workdir': '%s' is not a folder of this machine; it is relative to the spec",
+                      spec_shown(at, j->workdir));
 }
 
 void spec_rule_job_root(struct spec_ctx *c, const struct yaml_node *root, const struct spec *s) {

@@ -39,14 +39,16 @@ void spec_money_decode(struct spec_ctx *c, const struct spec_field *f, const str
     const char *unit = text + n + strspn(text + n, " ");
     int64_t micro = 0;
     if (n == 0 || !parse(text, n, &micro) || (unit[0] != '\0' && strcmp(unit, f->unit) != 0)) {
-        spec_complain(c, at, "'%s' must be an amount such as %s, not '%.60s'", f->name, f->example, text);
+        spec_complain(c, at, "'%s' must be an amount such as %s, not '%.60s'", f->name, f->example,
+                      spec_shown(at, text));
     } else if (unit[0] == '\0') {
-        spec_complain(c, at, "'%s' is %s without a unit: write %s %s", f->name, text, text, f->unit);
+        spec_complain(c, at, "'%s' is %s without a unit: write %s %s", f->name, spec_shown(at, text),
+                      spec_shown(at, text), f->unit);
     } else if (micro < f->min || micro > f->max) {
         char min[40], max[40];
         spec_money_text(min, sizeof min, f->min, f->unit);
         spec_money_text(max, sizeof max, f->max, f->unit);
-        spec_complain(c, at, "'%s' must be from %s to %s, not %.60s", f->name, min, max, text);
+        spec_complain(c, at, "'%s' must be from %s to %s, not %.60s", f->name, min, max, spec_shown(at, text));
     } else {
         *to = micro;
     }
@@ -74,11 +76,12 @@ void spec_size_decode(struct spec_ctx *c, const struct spec_field *f, const stru
     int64_t micro = 0;
     if (n == 0 || !parse(text, n, &micro) || (unit[0] != '\0' && bytes_of(unit) == 0)) {
         spec_complain(c, at, "'%s' must be a size such as %s, not '%.60s' (units: GB, GiB, TB, TiB)", f->name,
-                      f->example, text);
+                      f->example, spec_shown(at, text));
         return;
     }
     if (unit[0] == '\0') {
-        spec_complain(c, at, "'%s' is %s without a unit: write %sGB or %sGiB", f->name, text, text, text);
+        spec_complain(c, at, "'%s' is %s without a unit: write %sGB or %sGiB", f->name, spec_shown(at, text),
+                      spec_shown(at, text), spec_shown(at, text));
         return;
     }
     double gib = (double)micro / 1e6 * bytes_of(unit) / 1073741824.0;
@@ -86,7 +89,7 @@ void spec_size_decode(struct spec_ctx *c, const struct spec_field *f, const stru
         char min[24], max[24];
         spec_size_text(min, sizeof min, (int)f->min);
         spec_size_text(max, sizeof max, (int)f->max);
-        spec_complain(c, at, "'%s' must be from %s to %s, not %.60s", f->name, min, max, text);
+        spec_complain(c, at, "'%s' must be from %s to %s, not %.60s", f->name, min, max, spec_shown(at, text));
         return;
     }
     int whole = (int)gib; /* f->min is 1 GiB: every size but 0 is rounded up to it */

@@ -73,7 +73,7 @@ static void not_taken(struct spec_ctx *c, const struct yaml_node *key, const str
 static void check_pattern(struct spec_ctx *c, const struct spec_provider_key *k, const struct yaml_node *at) {
     for (size_t i = 0; at->kind == YAML_LIST && i < at->items.len; i++) check_pattern(c, k, at->items.items[i]);
     if (at->kind != YAML_SCALAR || spec_is_bad(c, at) || spec_match(k->pattern, at->value)) return;
-    spec_complain(c, at, "'%s' must be %s, not '%.100s'", k->name, k->pattern_doc, at->value);
+    spec_complain(c, at, "'%s' must be %s, not '%.100s'", k->name, k->pattern_doc, spec_shown(at, at->value));
 }
 
 static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map, const struct spec_offer *o) {
@@ -89,7 +89,8 @@ static void zones_in_regions(struct spec_ctx *c, const struct yaml_node *map, co
         }
         if (inside) continue;
         GP_AUTO_FREE char *regions = strv_join(&o->regions, ", ");
-        spec_complain(c, zone, "the zone '%s' is in none of the regions of this offer (%s)", zone->value, regions);
+        spec_complain(c, zone, "the zone '%s' is in none of the regions of this offer (%s)",
+                      spec_shown(zone, zone->value), regions);
     }
 }
 
@@ -107,7 +108,7 @@ static void hosts_file(struct spec_ctx *c, const struct yaml_node *map, struct s
                       "'" SPEC_TERRAFORM "' needs a folder of Terraform or a file, such as " SPEC_TERRAFORM "infra");
     else if (c->names != NULL && !fs_exists(path))
         spec_complain(c, at, "the %s '%s' does not exist", outputs ? "folder or file of Terraform" : "hosts file",
-                      path);
+                      spec_shown(at, path));
     free(path);
 }
 
@@ -153,10 +154,11 @@ static void check_system(struct spec_ctx *c, const struct yaml_node *at, const s
     if (strv_has(&known, at->value)) return;
     const char *near = str_closest(at->value, (const char *const *)known.v);
     GP_AUTO_FREE char *all = strv_join(&known, ", ");
-    if (near != NULL) spec_complain(c, at, "%s has no system '%.60s'; did you mean '%s'?", p->name, at->value, near);
+    if (near != NULL)
+        spec_complain(c, at, "%s has no system '%.60s'; did you mean '%s'?", p->name, spec_shown(at, at->value), near);
     else
         spec_complain(c, at, "%s has no system '%.60s'; it has %s; for another one write the image: {id: ...}", p->name,
-                      at->value, all);
+                      spec_shown(at, at->value), all);
 }
 
 /* A system that a provider does not have, and one that no offer can boot: such nodes keep the system that is there. */
@@ -273,13 +275,13 @@ void spec_check_gpu(struct spec_ctx *c, const struct yaml_node *at) {
     const char *other = any ? "" : "; an offer with instance_type takes any";
     if (near == NULL) near = str_closest(model, (const char *const *)known.v);
     if (near != NULL) {
-        spec_complain(c, at, "unknown GPU model '%s'; did you mean '%s'?%s", model, near, other);
+        spec_complain(c, at, "unknown GPU model '%s'; did you mean '%s'?%s", spec_shown(at, model), near, other);
         return;
     }
     const struct strv *from = here.n > 0 ? &here : &known;
     GP_AUTO_STRV struct strv shown = {0};
     for (size_t i = 0; i < GP_MIN(from->n, (size_t)MODELS_SHOWN); i++) strv_add(&shown, from->v[i]);
     GP_AUTO_FREE char *list = strv_join(&shown, ", ");
-    spec_complain(c, at, "unknown GPU model '%s'; known: %s%s%s", model, list,
+    spec_complain(c, at, "unknown GPU model '%s'; known: %s%s%s", spec_shown(at, model), list,
                   from->n > shown.n ? " and others ('gpuprov checks --models')" : "", other);
 }

@@ -96,7 +96,8 @@ static void read_requirements(struct spec_ctx *c, const struct yaml_node *at, st
         unsigned char b = (unsigned char)text.s[i];
         if ((b < 0x20 && b != '\n' && b != '\t' && b != '\r') || b == 0x7f) bad = "control characters";
     }
-    if (bad != NULL) spec_complain(c, at, "'requirements': '%s' has %s: it is not a requirements file", name, bad);
+    if (bad != NULL)
+        spec_complain(c, at, "'requirements': '%s' has %s: it is not a requirements file", spec_shown(at, name), bad);
     else {
         size_t n = 0;
         for (size_t i = 0; i < text.len; i++)
@@ -156,7 +157,7 @@ static void check_requirements(struct spec_ctx *c, const struct yaml_node *at, c
         if (why == NULL) continue;
         /* a password is not shown */
         if (has_credentials(text)) spec_complain(c, at, "'requirements', line %u: it %s", number, why);
-        else spec_complain(c, at, "'requirements', line %u: '%.60s' %s", number, text, why);
+        else spec_complain(c, at, "'requirements', line %u: '%.60s' %s", number, spec_shown(at, text), why);
         return;
     }
 }
@@ -200,6 +201,6 @@ void spec_rule_python_secret(struct spec_ctx *c, const struct yaml_node *map, co
     if (p->index_auth == NULL || c->names == NULL || is_secret(s, p->index_auth)) return;
     const struct yaml_node *at = yaml_get(yaml_get(yaml_get(map, "bootstrap"), "python"), "index_auth");
     if (at != NULL)
-        spec_complain(c, at, "there is no secret '%s': add {env: %s, from: file:PATH} to 'secrets'", p->index_auth,
-                      p->index_auth);
+        spec_complain(c, at, "there is no secret '%s': add {env: %s, from: file:PATH} to 'secrets'",
+                      spec_shown(at, p->index_auth), spec_shown(at, p->index_auth));
 }

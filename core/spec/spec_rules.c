@@ -39,12 +39,12 @@ void spec_gpu_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to
     const char *text = at->value, *colon = strrchr(text, ':');
     GP_AUTO_FREE char *model = xstrndup(text, colon != NULL ? (size_t)(colon - text) : strlen(text));
     int64_t count = 1, swapped = 0;
-    if (colon != NULL && str_to_i64(model, 1, 16, &swapped) && colon[1] != '\0') {
+    if (colon != NULL && str_to_i64(model, 1, 16, &swapped) && colon[1] != '\0' && at->source == NULL) {
         spec_complain(c, at, "'gpu' is model[:count]; did you mean '%s:%s'?", colon + 1, model);
     } else if (!spec_match("^[A-Za-z][A-Za-z0-9 ._-]{0,39}$", model)) {
-        spec_complain(c, at, "'gpu' must be model[:count], such as H100:8, not '%.60s'", text);
+        spec_complain(c, at, "'gpu' must be model[:count], such as H100:8, not '%.60s'", spec_shown(at, text));
     } else if (colon != NULL && !str_to_i64(colon + 1, 1, 16, &count)) {
-        spec_complain(c, at, "the count in 'gpu: %.60s' must be a whole number from 1 to 16", text);
+        spec_complain(c, at, "the count in 'gpu: %.60s' must be a whole number from 1 to 16", spec_shown(at, text));
     } else {
         free(gpu->model);
         gpu->model = GP_STEAL(model);
@@ -71,7 +71,7 @@ void spec_image_from_text(struct spec_ctx *c, const struct yaml_node *at, void *
     }
     const char *kind = spec_is_image_id(at->value) ? "id" : "os";
     spec_complain(c, at, "'image' must be auto, baked, {os: NAME} or {id: IMAGE}; did you mean {%s: %.100s}?", kind,
-                  at->value);
+                  spec_shown(at, at->value));
 }
 
 void spec_rule_image(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -103,16 +103,18 @@ void spec_check_cidr(struct spec_ctx *c, const struct yaml_node *at) {
     int family = strchr(ip, ':') != NULL ? AF_INET6 : AF_INET;
     int64_t bits = family == AF_INET6 ? 128 : 32, prefix = 0;
     if (inet_pton(family, ip, addr) != 1) {
-        spec_complain(c, at, "'%.60s' is not a network such as 203.0.113.0/24", at->value);
+        spec_complain(c, at, "'%.60s' is not a network such as 203.0.113.0/24", spec_shown(at, at->value));
     } else if (slash == NULL) {
-        spec_complain(c, at, "'%s' has no prefix length; did you mean '%s/%lld'?", ip, ip, (long long)bits);
+        spec_complain(c, at, "'%s' has no prefix length; did you mean '%s/%lld'?", spec_shown(at, ip),
+                      spec_shown(at, ip), (long long)bits);
     } else if (!str_to_i64(slash + 1, 0, bits, &prefix)) {
-        spec_complain(c, at, "the prefix length of '%.60s' must be from 0 to %lld", at->value, (long long)bits);
+        spec_complain(c, at, "the prefix length of '%.60s' must be from 0 to %lld", spec_shown(at, at->value),
+                      (long long)bits);
     } else if (mask(addr, (size_t)bits / 8, prefix)) {
         char net[INET6_ADDRSTRLEN] = "";
         inet_ntop(family, addr, net, sizeof net);
-        spec_complain(c, at, "'%s' has bits beyond /%lld; did you mean '%s/%lld'?", at->value, (long long)prefix, net,
-                      (long long)prefix);
+        spec_complain(c, at, "'%s' has bits beyond /%lld; did you mean '%s/%lld'?", spec_shown(at, at->value),
+                      (long long)prefix, spec_shown(at, net), (long long)prefix);
     }
 }
 
@@ -122,14 +124,14 @@ void spec_check_bastion(struct spec_ctx *c, const struct yaml_node *at) {
     if (strlen(text) > 300 || !spec_match("^([A-Za-z_][A-Za-z0-9_.-]{0,31}@)?(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9]"
                                           "[A-Za-z0-9.-]*)(:[0-9]+)?$",
                                           text)) {
-        spec_complain(c, at, "'bastion' must be %s, not '%.100s'", want, text);
+        spec_complain(c, at, "'bastion' must be %s, not '%.100s'", want, spec_shown(at, text));
         return;
     }
     int64_t number = 0;
     const char *bracket = strchr(text, ']');
     port = strchr(bracket != NULL ? bracket : text, ':');
     if (port != NULL && !str_to_i64(port + 1, 1, 65535, &number))
-        spec_complain(c, at, "the port of 'bastion' must be from 1 to 65535, not '%.20s'", port + 1);
+        spec_complain(c, at, "the port of 'bastion' must be from 1 to 65535, not '%.20s'", spec_shown(at, port + 1));
 }
 
 void spec_rule_limits(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -159,7 +161,7 @@ void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *
         const struct yaml_node *at = item_key(map, "steps", i, "name");
         for (size_t k = 0; at != NULL && s->steps.items[i].name != NULL && k < i; k++) {
             if (!str_eq(s->steps.items[i].name, s->steps.items[k].name)) continue;
-            spec_complain(c, at, "duplicate step name '%s' (first on line %u)", s->steps.items[i].name,
+            spec_complain(c, at, "duplicate step name '%s' (first on line %u)", spec_shown(at, s->steps.items[i].name),
                           s->steps.items[k].pos.line);
         }
     }
@@ -167,7 +169,8 @@ void spec_rule_bootstrap(struct spec_ctx *c, const struct yaml_node *map, void *
 
 void spec_check_env(struct spec_ctx *c, const struct yaml_node *at) {
     if (str_starts(at->value, "GPUPROV_") || str_starts(at->value, "LD_") || strcmp(at->value, "PATH") == 0)
-        spec_complain(c, at, "a secret cannot be named '%s': PATH, LD_* and GPUPROV_* are reserved", at->value);
+        spec_complain(c, at, "a secret cannot be named '%s': PATH, LD_* and GPUPROV_* are reserved",
+                      spec_shown(at, at->value));
 }
 
 void spec_rule_secret(struct spec_ctx *c, const struct yaml_node *map, void *to) {
@@ -197,7 +200,7 @@ void spec_check_known(struct spec_ctx *c, const struct yaml_node *at) {
     }
     const char *near = str_closest(at->value, ids.items);
     if (!known)
-        spec_complain(c, at, "unknown check '%s'%s%s%s", at->value,
+        spec_complain(c, at, "unknown check '%s'%s%s%s", spec_shown(at, at->value),
                       near != NULL ? "; did you mean '" : "; 'gpuprov checks' lists them", near != NULL ? near : "",
                       near != NULL ? "'?" : "");
     vec_free(&ids);
@@ -209,7 +212,7 @@ void spec_rule_root(struct spec_ctx *c, const struct yaml_node *map, void *to) {
         const struct yaml_node *at = item_key(map, "secrets", i, "env");
         for (size_t k = 0; at != NULL && s->secrets.items[i].env != NULL && k < i; k++) {
             if (!str_eq(s->secrets.items[i].env, s->secrets.items[k].env)) continue;
-            spec_complain(c, at, "duplicate secret '%s' (first on line %u)", s->secrets.items[i].env,
+            spec_complain(c, at, "duplicate secret '%s' (first on line %u)", spec_shown(at, s->secrets.items[i].env),
                           s->secrets.items[k].pos.line);
         }
     }

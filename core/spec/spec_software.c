@@ -51,7 +51,7 @@ const struct spec_block spec_cuda_block = {
 static void set_text(struct spec_ctx *c, const struct yaml_node *at, const char *key, const char *pattern,
                      const char *doc, char **to) {
     if (!spec_match(pattern, at->value)) {
-        spec_complain(c, at, "'%s' must be %s, not '%.60s'", key, doc, at->value);
+        spec_complain(c, at, "'%s' must be %s, not '%.60s'", key, doc, spec_shown(at, at->value));
         return;
     }
     free(*to);
@@ -216,7 +216,7 @@ static void judge_images(struct spec_ctx *c, const struct yaml_node *root, const
         const char *driver = set->at[SOFTWARE_DRIVER].text;
         GP_AUTO_FREE char *facts =
             xasprintf("GPU %s%s%s and image '%.100s': %s; choose an image of another CUDA", s->gpu.model,
-                      driver[0] != '\0' ? ", driver " : "", driver, at->value, why);
+                      driver[0] != '\0' ? ", driver " : "", driver, spec_shown(at, at->value), why);
         GP_AUTO_FREE char *id = xasprintf("%u:%u:%s", at->line, at->column, facts);
         if (strv_has(told, id)) continue;
         strv_add(told, id);

@@ -20,7 +20,8 @@ static void check_node_path(struct spec_ctx *c, const struct yaml_node *at) {
         const char *rest = p + 2;
         if (*rest == '.') rest++;
         if (*rest != '/' && *rest != '\0') continue;
-        spec_complain(c, at, "'%.100s' has '.' or '..' as a folder: write the path that is meant", at->value);
+        spec_complain(c, at, "'%.100s' has '.' or '..' as a folder: write the path that is meant",
+                      spec_shown(at, at->value));
         return;
     }
 }
@@ -32,7 +33,7 @@ static void file_duplicate(struct spec_ctx *c, const struct yaml_node *to, const
         const struct spec_file *other = &c->spec->storage.files.items[i];
         if (other == f) return; /* the later ones complain themselves */
         if (!str_eq(other->to, f->to)) continue;
-        spec_complain(c, to, "two entries of 'files' go to '%s'", f->to);
+        spec_complain(c, to, "two entries of 'files' go to '%s'", spec_shown(to, f->to));
         return;
     }
 }
@@ -50,8 +51,8 @@ static void file_sum(struct spec_ctx *c, const struct yaml_node *map, const stru
     const struct yaml_node *wanted = own(c, map, "sha256");
     if (rc) spec_complain(c, from, "%s", why.msg);
     else if (wanted != NULL && !str_eq(f->sha256, sum))
-        spec_complain(c, wanted, "'%.200s' has another content: its sum is %s; correct 'sha256' or the file", f->from,
-                      sum);
+        spec_complain(c, wanted, "'%.200s' has another content: its sum is %s; correct 'sha256' or the file",
+                      spec_shown(from, f->from), sum);
     free(f->sha256);
     f->sha256 = rc ? NULL : xstrdup(sum);
 }
@@ -118,7 +119,7 @@ static void check_mount_point(struct spec_ctx *c, const struct yaml_node *at) {
             spec_complain(c, at,
                           "a mount at '%s' would hide the system's own files: use a folder of its own, such as "
                           "/data",
-                          at->value);
+                          spec_shown(at, at->value));
 }
 
 static void only_with(struct spec_ctx *c, const struct yaml_node *map, const char *key, const char *kinds, bool fits) {
@@ -173,7 +174,7 @@ void spec_rule_mount_secrets(struct spec_ctx *c, const struct yaml_node *root) {
                 known = str_eq(c->spec->secrets.items[n].env, at->value);
             if (!known)
                 spec_complain(c, at, "'secrets' of the spec has no '%.60s': add {env: %.60s, from: ...} there",
-                              at->value, at->value);
+                              spec_shown(at, at->value), spec_shown(at, at->value));
         }
     }
 }
@@ -237,7 +238,8 @@ const struct spec_block spec_mount_block = {
 void spec_limits_from_text(struct spec_ctx *c, const struct yaml_node *at, void *to) {
     struct spec_node_limits *l = to;
     if (strcmp(at->value, "auto") != 0) {
-        spec_complain(c, at, "'limits' must be auto or a map such as {memlock: unlimited}, not '%.60s'", at->value);
+        spec_complain(c, at, "'limits' must be auto or a map such as {memlock: unlimited}, not '%.60s'",
+                      spec_shown(at, at->value));
         return;
     }
     free(l->memlock);

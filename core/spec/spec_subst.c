@@ -89,39 +89,78 @@ static bool put_wrong(struct spec_ctx *c, const struct yaml_node *node, size_t o
     return false;
 }
 
-static void substitute_value(struct spec_ctx *c, struct yaml_node *node, bool shell) {
-    if (strchr(node->value, '$') == NULL) return;
-    GP_AUTO_STR struct str out = {.max = 4 * SPEC_VALUE_MAX};
+/* Folders and names of this machine's user, which messages are full of. */
+static bool is_plain_variable(const char *shown) {
+    static const char *const plain[] = {"${env:HOME}", "${env:USER}", "${env:LOGNAME}", "${env:PWD}", NULL};
+    for (size_t i = 0; plain[i] != NULL; i++)
+        if (strcmp(plain[i], shown) == 0) return true;
+    return false;
+}
+
+/* What one value had. */
+struct parts {
+    bool replaced; /* a replacement */
+    bool noted;    /* one that may be a secret */
+};
+
+/* A script from a file is shown nowhere, and its lines are in the output of its steps. */
+static void note_part(struct spec_ctx *c, enum found found, const char *shown, const char *value, bool shell,
+                      struct parts *parts) {
+    bool script = shell && found == FILE_TEXT && strchr(value, '\n') != NULL;
+    parts->replaced = true;
+    if (script || is_plain_variable(shown)) return;
+    parts->noted = true;
+    spec_replaced_add(c->spec, shown, value);
+}
+
+/* Puts the new value in place, and keeps the text of the file for messages. */
+static void take(struct spec_ctx *c, struct yaml_node *node, struct str *value, const struct parts *parts, bool shell) {
+    char *old = GP_STEAL(node->value);
+    node->value = str_steal(value);
+    if (parts->noted && !shell) spec_replaced_add(c->spec, old, node->value);
+    if (parts->replaced) node->source = old;
+    else free(old);
+    /* a replacement is never taken for an absent value */
+    if (node->value[0] == '\0') node->quoted = true;
+}
+
+/* Appends node->value with its replacements. False: one cannot be replaced, which was reported. */
+static bool replace(struct spec_ctx *c, const struct yaml_node *node, bool shell, struct str *out, struct parts *ret) {
     bool ok = true;
     for (size_t i = 0; node->value[i] != '\0';) {
-        size_t len = 1;
+        size_t len = 1, before = out->len;
         enum found found = look(node->value + i, shell, &len);
+        GP_AUTO_FREE char *shown = xstrndup(node->value + i, len);
         GP_AUTO_FREE char *name = NULL;
         if (found == ENV) name = xstrndup(node->value + i + 6, len - 7);
         if (found == FILE_TEXT) name = xstrndup(node->value + i + 7, len - 8);
-        if (found == ENV) ok = put_env(c, node, i, name, &out) && ok;
-        else if (found == FILE_TEXT) ok = put_file(c, node, i, name, &out) && ok;
+        if (found == ENV) ok = put_env(c, node, i, name, out) && ok;
+        else if (found == FILE_TEXT) ok = put_file(c, node, i, name, out) && ok;
         else if (found == WRONG) ok = put_wrong(c, node, i, len) && ok;
-        else if (found == ESCAPED) str_add(&out, "${");
-        else str_addc(&out, node->value[i]);
+        else if (found == ESCAPED) str_add(out, "${");
+        else str_addc(out, node->value[i]);
+        if (name != NULL) note_part(c, found, shown, out->len > before ? out->s + before : "", shell, ret);
         i += len;
     }
-    if (ok && out.truncated) {
-        spec_complain(c, node, "the value is longer than 64 KiB once ${...} is replaced");
-    } else if (ok) {
-        json_t *utf8 = json_stringn(out.s != NULL ? out.s : "", out.len);
-        if (utf8 == NULL) {
-            spec_complain(c, node, "the replacement of ${...} is not UTF-8 text");
+    return ok;
+}
+
+static void substitute_value(struct spec_ctx *c, struct yaml_node *node, bool shell) {
+    GP_AUTO_STR struct str out = {.max = SPEC_VALUE_MAX};
+    struct parts parts = {0};
+    if (strchr(node->value, '$') != NULL) {
+        if (!replace(c, node, shell, &out, &parts)) {
+            vec_push(&c->bad, (const struct yaml_node *)node);
             return;
         }
+        json_t *utf8 = json_stringn(out.s != NULL ? out.s : "", out.len);
         json_decref(utf8);
-        free(node->value);
-        node->value = str_steal(&out);
-        /* a replacement is never taken for an absent value */
-        if (node->value[0] == '\0') node->quoted = true;
-    } else {
-        vec_push(&c->bad, (const struct yaml_node *)node);
+        if (out.truncated) spec_complain(c, node, "the value is longer than 64 KiB once ${...} is replaced");
+        else if (utf8 == NULL) spec_complain(c, node, "the replacement of ${...} is not UTF-8 text");
+        else take(c, node, &out, &parts, shell);
     }
+    const char *shown = spec_replaced_shown(c->spec, node->value); /* of a form from the journal */
+    if (node->source == NULL && shown != NULL) node->source = xstrdup(shown);
 }
 
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell) {

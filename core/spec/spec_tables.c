@@ -205,7 +205,7 @@ static const struct spec_block secret_block = {
 static const struct spec_field root_fields[] = {
     {.name = "apiVersion", .type = SPEC_TEXT, .offset = SIZE_MAX, .choices = api_versions,
      .def_doc = SPEC_API_VERSION, .doc = "the language of this file", .example = SPEC_API_VERSION},
-    {.name = "name", .type = SPEC_TEXT, .offset = offsetof(struct spec, name), .required = true,
+    {.name = "name", .type = SPEC_TEXT, .offset = offsetof(struct spec, name), .required = true, .is_public = true,
      .doc = "the stack; unique per owner", .example = "llm", .pattern = NAME_PATTERN,
      .pattern_doc = NAME_DOC, .effect = SPEC_STACK},
     {.name = "nodes", .type = SPEC_INT, .offset = offsetof(struct spec, nodes), .def = "1",

@@ -268,12 +268,10 @@ static void add_cause(struct run_node *n) {
 static void add_output_place(struct run_node *n) {
     const struct bootstrap_output *o = &n->boot.failed;
     const struct ssh_target *t = &n->link.target;
-    size_t len = strlen(n->err.msg), room = sizeof n->err.msg - len;
-    if (o->text.len == 0) snprintf(n->err.msg + len, room, "; it printed nothing");
+    if (o->text.len == 0) gp_append(&n->err, "; it printed nothing");
     else if (step_output_stays(n->run))
-        snprintf(n->err.msg + len, room, "; 'gpuprov logs %s/%d --step %s' prints the output", n->run->stack.name,
-                 n->slot, o->step);
-    else snprintf(n->err.msg + len, room, "; the output is in %s on %s@%s", o->node_path, t->user, t->host);
+        gp_append(&n->err, "; 'gpuprov logs %s/%d --step %s' prints the output", n->run->stack.name, n->slot, o->step);
+    else gp_append(&n->err, "; the output is in %s on %s@%s", o->node_path, t->user, t->host);
 }
 
 /* With the end of the failed step's output, which is kept. */
