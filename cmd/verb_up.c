@@ -51,6 +51,7 @@ static int compare(void *ctx, const struct plan *plan, struct gp_error *err) {
     if (r != 0) return r;
     r = plan_file_begin(a->file, a->approval.work->e->state_dir, err);
     a->begun = r == 0;
+    a->approval.work->e->notifies = a->begun;
     return r;
 }
 
@@ -116,6 +117,7 @@ static int up_work(struct invocation *inv, struct app_work *w, struct plan_file 
     bool planned = f->plan != NULL; /* what the file has was approved when it was written */
     struct up_work a = {.approval = {.inv = inv, .work = w, .yes = o->yes || planned}, .file = planned ? f : NULL};
     if (planned) a.approval.check = compare;
+    if (planned) w->e->notifies = false; /* a plan that is refused runs no command and contacts no receiver */
     a.approval.check_ctx = &a;
     int r = report_opts_check(&o->reports, w->spec->nodes, err);
     if (r != 0) return r;

@@ -12,11 +12,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_MAX_BYTES ((size_t)16 << 20)
 #define PREFIX "gpuprov-plan/"
+#define CLOCK_DIFFERS_S ((int64_t)300) /* between the machine that plans and the one that applies */
+#define NUMBER_MAX 1e12
+#define OFFERS_MAX 100000
 #define NOTE                                                                                                        \
     "the spec in this file has the replacements of ${env:..} and ${file:..}: keep it as secret as those. The hash " \
     "detects damage and edits; it is no signature"
@@ -166,19 +170,33 @@ static int refuse(const struct plan_file *f, struct gp_error *err, const char *f
     return gp_fail(err, GP_EUSAGE, "%s: %s: nothing was changed; make it again with 'gpuprov plan -o'", f->path, why.s);
 }
 
+/* Every number of j, at any depth. Only the spec has its own limits. */
+static bool numbers_fit(const json_t *j) {
+    const char *key = NULL;
+    const json_t *item = NULL;
+    size_t i = 0;
+    bool fit = !json_is_number(j) || fabs(json_number_value(j)) <= NUMBER_MAX;
+    json_object_foreach((json_t *)(uintptr_t)j, key, item) fit = fit && (strcmp(key, "spec") == 0 || numbers_fit(item));
+    json_array_foreach(j, i, item) fit = fit && numbers_fit(item);
+    return fit;
+}
+
+static bool is_time(int64_t s) { return s > 0 && s <= CLOCK_WALL_MAX_S; }
+
+static bool is_price(const json_t *j) { return json_is_null(j) || (json_is_number(j) && json_number_value(j) >= 0); }
+
 static bool is_offer(const json_t *j) {
     static const char *const words[] = {"provider", "region", "zone", "type", "market", "image"};
     for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
         if (!json_is_string(json_object_get(j, words[i]))) return false;
-    const json_t *price = json_object_get(j, "usd_per_h");
-    return json_is_null(price) || (json_is_number(price) && json_number_value(price) >= 0);
+    return is_price(json_object_get(j, "usd_per_h"));
 }
 
 /* The first member that does not have its form; NULL: all have. */
 static const char *malformed(const json_t *plan) {
     const json_t *state = json_object_get(plan, "state"), *offers = json_object_get(plan, "offers");
     if (!form_uid(json_str(plan, "id", ""))) return "id";
-    if (json_int(plan, "created", 0) <= 0) return "created";
+    if (!json_is_integer(json_object_get(plan, "created")) || !is_time(json_int(plan, "created", 0))) return "created";
     if (!form_stack(json_str(plan, "stack", ""))) return "stack";
     if (!json_is_string(json_object_get(plan, "spec_path"))) return "spec_path";
     const json_t *unit = json_object_get(plan, "unit");
@@ -189,7 +207,9 @@ static const char *malformed(const json_t *plan) {
     if (!json_is_array(offers)) return "offers";
     for (size_t i = 0; i < json_array_size(offers); i++)
         if (!is_offer(json_array_get(offers, i))) return "offers";
-    return NULL;
+    if (!is_price(json_object_get(plan, "max_usd"))) return "max_usd";
+    if (json_array_size(offers) > OFFERS_MAX || !numbers_fit(offers)) return "offers";
+    return numbers_fit(state) ? NULL : "state";
 }
 
 /* The spec of the file must decode to the hash and the name that the file names. */
@@ -226,6 +246,9 @@ static int read_members(struct plan_file *f, const json_t *file, struct gp_error
     f->unit = xstrdup(json_str(plan, "unit", NULL));
     f->created_s = json_int(plan, "created", 0);
     time_format_utc(made, sizeof made, f->created_s);
+    if (f->created_s - clock_wall_s() > CLOCK_DIFFERS_S)
+        return refuse(f, err,
+                      "it is from the future (%s): correct the clock of this machine or of the one that planned", made);
     if (clock_wall_s() - f->created_s > PLAN_FILE_MAX_AGE_S) return refuse(f, err, "it is too old (%s)", made);
     return read_spec(f, err);
 }

@@ -33,7 +33,8 @@ int plan_file_write(const char *path, const char *spec_path, const char *unit, c
                     const struct plan *plan, struct gp_error *err);
 /* Whether a file's first bytes are those of a plan file, in any spacing; a cut or edited one included. */
 bool plan_file_is(const char *path);
-/* Reads and checks a file: -GP_EUSAGE if it is cut, edited, of another schema or version of gpuprov, too old, or if its
+/* Reads and checks a file: -GP_EUSAGE if it is cut, edited, of another schema or version of gpuprov, too old, from
+ * the future, has a number that no plan has, or if its
  * spec does not decode to the hash that it names. */
 int plan_file_read(const char *path, struct plan_file *ret, struct gp_error *err);
 

@@ -11,6 +11,8 @@
 
 #define GP_NEVER INT64_MAX
 
+#define CLOCK_WALL_MAX_S ((int64_t)253402300799) /* 9999-12-31T23:59:59Z: no record has a later time */
+
 int64_t clock_ms(void);                     /* CLOCK_MONOTONIC, ms */
 int64_t clock_wall_s(void);                 /* CLOCK_REALTIME, s since the epoch */
 int64_t clock_left_ms(int64_t deadline_ms); /* >= 0; GP_NEVER for GP_NEVER */

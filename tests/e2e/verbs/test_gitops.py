@@ -80,13 +80,45 @@ def test_a_plan_file_has_no_secret_and_is_private(gpuprov, spec, tmp_path):
     assert "/dev/full/x" in full.err
 
 
-@pytest.mark.parametrize("bad", ["cut", "edited", "version", "schema", "old", "hash of another spec", "spec moved"])
+def test_clocks_may_differ_a_little(gpuprov, spec, tmp_path):
+    """A plan of a machine whose clock is ahead by minutes is no plan of the future."""
+    plan = tmp_path / "ahead.plan"
+    gpuprov("plan", "-o", plan, spec(SPEC.format("ahead")), code=2)
+    j = json.loads(plan.read_text())
+    j["plan"]["created"] += 60
+    j["plan"]["state"]["owner"] = "somebody-else"  # refused later, so that nothing is launched
+    signed(j, plan)
+    r = gpuprov("up", plan, code=1)
+    assert "future" not in r.err and "owner: planned somebody-else" in r.err, r
+
+
+@pytest.mark.parametrize("bad", ["moved", "future", "hash"])
+def test_a_refused_plan_runs_no_command(gpuprov, spec, tmp_path, bad):
+    """Nothing from a plan file acts before it is accepted: whoever can write it may have written anything."""
+    ran = tmp_path / "ran"
+    path, plan = spec(SPEC.format("quiet") + f"notify: [{{command: 'touch {ran}'}}]\n"), tmp_path / "quiet.plan"
+    gpuprov("plan", "-o", plan, path, code=2)
+    j = json.loads(plan.read_text())
+    if bad == "moved":
+        j["plan"]["state"]["owner"] = "somebody-else"
+    elif bad == "future":
+        j["plan"]["created"] += 86400
+    signed(j, plan)
+    if bad == "hash":
+        plan.write_text(plan.read_text().replace('"quiet"', '"queit"'))
+    assert "nothing was changed" in gpuprov("up", plan, code=1).err
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("bad", ["cut", "edited", "version", "schema", "old", "future", "absurd", "number",
+                                 "hash of another spec", "spec moved"])
 def test_a_bad_plan_file(gpuprov, spec, tmp_path, bad):
     path, plan = spec(SPEC.format("bad")), tmp_path / "bad.plan"
     gpuprov("plan", "-o", plan, path, code=2)
     j = json.loads(plan.read_text())
     why = {"cut": "cut or damaged", "edited": "edited or damaged", "version": "and this is gpuprov",
-           "schema": "its schema is", "old": "too old", "hash of another spec": "not the one of its hash",
+           "schema": "its schema is", "old": "too old", "future": "from the future", "absurd": "'created' is malformed",
+           "number": "'state' is malformed", "hash of another spec": "not the one of its hash",
            "spec moved": "limits.ttl: planned 20m, now 5h"}[bad]
     if bad == "cut":
         plan.write_text(plan.read_text()[:-300])
@@ -99,6 +131,12 @@ def test_a_bad_plan_file(gpuprov, spec, tmp_path, bad):
         plan.write_text(plan.read_text().replace("gpuprov-plan/v1", "gpuprov-plan/v7"))
     elif bad == "old":
         j["plan"]["created"] -= 40 * 86400
+        signed(j, plan)
+    elif bad in ("future", "absurd"):
+        j["plan"]["created"] = j["plan"]["created"] + 3600 if bad == "future" else 2 ** 63 - 1
+        signed(j, plan)
+    elif bad == "number":
+        j["plan"]["state"]["unsettled launches"] = 2 ** 62
         signed(j, plan)
     elif bad == "hash of another spec":
         j["plan"]["spec"]["nodes"] = 9
