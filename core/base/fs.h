@@ -37,9 +37,15 @@ bool fs_room(int fd, uint64_t *ret_free, uint64_t *ret_size);
 int fs_random(void *p, size_t n, struct gp_error *err); /* getrandom */
 /* n random bytes as 2n hex digits; dst 2n+1 bytes. */
 int fs_random_hex(char *dst, size_t n, struct gp_error *err);
-/* $XDG_STATE_HOME/gpuprov or ~/.local/state/gpuprov, made 0700. GPUPROV_STATE_DIR overrides. -GP_EENV: every user
- * can write it. */
+/* $XDG_STATE_HOME/gpuprov or ~/.local/state/gpuprov, made 0700. GPUPROV_STATE_DIR overrides. -GP_EENV: it belongs to
+ * another user, or its group or every user can write it. */
 int fs_state_dir(char **ret, struct gp_error *err);
+/* Opens a file of the state folder that is written in place, made 0600 with O_CREAT: never through a link, and only a
+ * regular file of this user with one name. flags: of open(2). A lock, a log, the journal; files that are replaced as a
+ * whole have fs_write_atomic. */
+int fs_open_kept(const char *path, int flags, int *ret_fd, struct gp_error *err);
+/* The same without opening it, for SQLite: closing a descriptor would drop its locks. An absent file is fit. */
+int fs_check_kept(const char *path, struct gp_error *err);
 int fs_state_path(char **ret, struct gp_error *err); /* the same path; nothing is made or checked */
 int fs_write_all(int fd, const void *p, size_t n);   /* 0 or -errno */
 

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,14 +56,51 @@ int fs_state_path(char **ret, struct gp_error *err) {
     return state_path(ret, &named, err);
 }
 
-/* Whoever can rename the journal decides what is destroyed. The folder's mode is never changed: it may be /tmp. */
+/* Whoever can rename the journal decides what is destroyed, and which files this user writes. The folder's mode is
+ * never changed: it may be /tmp. */
 static int check_state_dir(const char *dir, const struct stat *st, struct gp_error *err) {
     if (!S_ISDIR(st->st_mode)) return gp_fail_errno(err, GP_EIO, ENOTDIR, "could not use '%s'", dir);
-    if (!(st->st_mode & S_IWOTH)) return 0;
+    if (st->st_uid != geteuid())
+        return gp_fail(err, GP_EENV,
+                       "'%s' belongs to user %u, and this is user %u: run gpuprov as that user (without sudo, or with "
+                       "'sudo -H'), or set GPUPROV_STATE_DIR to a folder of this user",
+                       dir, (unsigned)st->st_uid, (unsigned)geteuid());
+    if (!(st->st_mode & (S_IWOTH | S_IWGRP))) return 0;
     return gp_fail(err, GP_EENV,
-                   "'%s' can be written by every user (mode %04o): run 'chmod 700 %s', or set GPUPROV_STATE_DIR to a "
+                   "'%s' can be written by %s (mode %04o): run 'chmod 700 %s', or set GPUPROV_STATE_DIR to a "
                    "folder below it",
-                   dir, (unsigned)(st->st_mode & 07777), dir);
+                   dir, st->st_mode & S_IWOTH ? "every user" : "its group", (unsigned)(st->st_mode & 07777), dir);
+}
+
+static int check_kept(const char *path, const struct stat *st, struct gp_error *err) {
+    const char *what = S_ISLNK(st->st_mode)      ? "a link"
+                       : !S_ISREG(st->st_mode)   ? "no regular file"
+                       : st->st_uid != geteuid() ? "a file of another user"
+                       : st->st_nlink > 1        ? "a second name of another file"
+                                                 : NULL;
+    if (what == NULL) return 0;
+    return gp_fail(err, GP_EENV, "'%s' is %s, and gpuprov makes none in its state folder: remove it", path, what);
+}
+
+int fs_check_kept(const char *path, struct gp_error *err) {
+    struct stat st;
+    return lstat(path, &st) == 0 ? check_kept(path, &st, err) : 0;
+}
+
+int fs_open_kept(const char *path, int flags, int *ret_fd, struct gp_error *err) {
+    GP_AUTO_FD int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    int opened = errno;
+    struct stat st;
+    if (fd < 0) {
+        int r = fs_check_kept(path, err);
+        return r != 0 ? r : gp_fail_errno(err, GP_EIO, opened, "could not open '%s'", path);
+    }
+    if (fstat(fd, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
+    int r = check_kept(path, &st, err);
+    if (r != 0) return r;
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
 }
 
 int fs_state_dir(char **ret, struct gp_error *err) {

@@ -7,6 +7,7 @@
 #include "journal/journal.h"
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "journal/journal_private.h"
@@ -142,6 +143,8 @@ static int migrate(struct journal *j, struct gp_error *err) {
 /* Opens the file and checks it; *ret_damaged: it is not a sound journal. */
 static int open_db(struct journal *j, bool *ret_damaged, struct gp_error *err) {
     *ret_damaged = false;
+    /* SQLite would follow a link */
+    if (j->path != NULL && fs_check_kept(j->path, err) != 0) return gp_wrap(err, "the journal");
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
     if (sqlite3_open_v2(j->path ? j->path : ":memory:", &j->db, flags, NULL) != SQLITE_OK) {
         if (j->db == NULL) return gp_fail(err, GP_EIO, "could not open the journal");

@@ -51,8 +51,8 @@ static int open_log(struct event_log *l, struct gp_error *err) {
     GP_AUTO_FREE char *dir = xstrndup(l->path, (size_t)(strrchr(l->path, '/') - l->path));
     int r = fs_mkdirs(dir, 0700, err);
     if (r != 0) return r;
-    l->fd = open(l->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (l->fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open the event log '%s'", l->path);
+    r = fs_open_kept(l->path, O_RDWR | O_CREAT | O_APPEND, &l->fd, err);
+    if (r != 0) return gp_wrap(err, "the event log");
     struct stat st;
     char last = '\n';
     r = fstat(l->fd, &st) == 0 ? 0 : -errno;

@@ -76,8 +76,8 @@ static int take_lock(struct run *run, const char *path, int *ret, struct gp_erro
     int64_t since_ms = clock_ms(), said_ms = 0;
     int64_t deadline_ms = clock_deadline(run->e->opts.lock_timeout_ms);
     for (;;) {
-        if (fd < 0) fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
+        int r = fd < 0 ? fs_open_kept(path, O_RDWR | O_CREAT, &fd, err) : 0;
+        if (r != 0) return r;
         int e = 0;
         enum lock_try got = try_lock(fd, path, &e);
         if (e != 0) return gp_fail_errno(err, GP_EIO, e, "could not lock '%s'", path);
@@ -94,7 +94,7 @@ static int take_lock(struct run *run, const char *path, int *ret, struct gp_erro
             say_waiting(run, since_ms);
             said_ms = clock_ms();
         }
-        int r = gp_sleep(100, &run->e->cancel, err);
+        r = gp_sleep(100, &run->e->cancel, err);
         if (r != 0) return r;
     }
     *ret = fd;

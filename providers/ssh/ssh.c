@@ -76,8 +76,9 @@ static void ssh_close_provider(struct provider *p) {
 /* Two runs must not take the same host: a run holds this lock until its choice is in the journal. */
 static int lock_hosts(struct ssh_provider *s, int *ret_fd, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_join(s->state_dir, "ssh-hosts.lock");
-    GP_AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not open '%s'", path);
+    GP_AUTO_FD int fd = -1;
+    int opened = fs_open_kept(path, O_RDWR | O_CREAT, &fd, err);
+    if (opened != 0) return opened;
     int64_t deadline = clock_deadline(LOCK_MS);
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
