@@ -101,6 +101,11 @@ int64_t json_int(const json_t *j, const char *path, int64_t def) {
     return json_is_integer(v) ? (int64_t)json_integer_value(v) : def;
 }
 
+int64_t json_int_in(const json_t *j, const char *path, int64_t min, int64_t max, int64_t def) {
+    int64_t v = json_int(j, path, def);
+    return v >= min && v <= max ? v : def;
+}
+
 double json_num(const json_t *j, const char *path, double def) {
     const json_t *v = json_at(j, path);
     return json_is_number(v) ? json_number_value(v) : def;

@@ -25,6 +25,8 @@ char *json_text_exact(const json_t *j, size_t indent);
  * fail. Borrowed results. */
 const char *json_str(const json_t *j, const char *path, const char *def);
 int64_t json_int(const json_t *j, const char *path, int64_t def);
+/* The same; def for a number outside min to max, too. */
+int64_t json_int_in(const json_t *j, const char *path, int64_t min, int64_t max, int64_t def);
 double json_num(const json_t *j, const char *path, double def);
 bool json_bool(const json_t *j, const char *path, bool def);
 json_t *json_at(const json_t *j, const char *path); /* NULL when absent */

@@ -5,23 +5,27 @@
 
 #include "journal/columns.h"
 
+#include "base/clock.h"
 #include "journal/journal.h"
+
+#define COLUMN_INT_MAX 1000000000
+#define COLUMN_AMOUNT_MAX 1e9
 
 #define C(type_, struct_, field_) \
     { #field_, type_, offsetof(struct struct_, field_) }
 
 static const struct column stack_columns[] = {
-    C(COL_TEXT, stack, owner),     C(COL_TEXT, stack, name),     C(COL_TEXT, stack, uid),
-    C(COL_TEXT, stack, spec_hash), C(COL_TEXT, stack, provider), C(COL_TEXT, stack, region),
-    C(COL_I64, stack, created_s),  C(COL_I64, stack, expires_s), C(COL_I64, stack, moving_s),
+    C(COL_TEXT, stack, owner),     C(COL_TEXT, stack, name),      C(COL_TEXT, stack, uid),
+    C(COL_TEXT, stack, spec_hash), C(COL_TEXT, stack, provider),  C(COL_TEXT, stack, region),
+    C(COL_TIME, stack, created_s), C(COL_TIME, stack, expires_s), C(COL_TIME, stack, moving_s),
 };
 static const struct column intent_columns[] = {
-    C(COL_TEXT, intent, uid),       C(COL_TEXT, intent, provider),  C(COL_TEXT, intent, region),
-    C(COL_TEXT, intent, zone),      C(COL_INT, intent, kind),       C(COL_INT, intent, slot_first),
-    C(COL_INT, intent, slot_count), C(COL_INT, intent, attempt),    C(COL_TEXT, intent, token),
-    C(COL_TEXT, intent, body),      C(COL_TEXT, intent, offer),     C(COL_I64, intent, created_s),
-    C(COL_I64, intent, deadline_s), C(COL_INT, intent, state),      C(COL_TEXT, intent, note),
-    C(COL_TEXT, intent, spec_hash), C(COL_TEXT, intent, operation), C(COL_BOOL, intent, claim),
+    C(COL_TEXT, intent, uid),        C(COL_TEXT, intent, provider),  C(COL_TEXT, intent, region),
+    C(COL_TEXT, intent, zone),       C(COL_INT, intent, kind),       C(COL_INT, intent, slot_first),
+    C(COL_INT, intent, slot_count),  C(COL_INT, intent, attempt),    C(COL_TEXT, intent, token),
+    C(COL_TEXT, intent, body),       C(COL_TEXT, intent, offer),     C(COL_TIME, intent, created_s),
+    C(COL_TIME, intent, deadline_s), C(COL_INT, intent, state),      C(COL_TEXT, intent, note),
+    C(COL_TEXT, intent, spec_hash),  C(COL_TEXT, intent, operation), C(COL_BOOL, intent, claim),
 };
 static const struct column resource_columns[] = {
     C(COL_TEXT, resource, provider),
@@ -41,8 +45,8 @@ static const struct column resource_columns[] = {
     C(COL_BOOL, resource, claim),
     C(COL_TEXT, resource, instance_type),
     C(COL_DOUBLE, resource, price_usd_per_h),
-    C(COL_I64, resource, created_s),
-    C(COL_I64, resource, expires_s),
+    C(COL_TIME, resource, created_s),
+    C(COL_TIME, resource, expires_s),
     C(COL_TEXT, resource, private_ip),
     C(COL_TEXT, resource, public_ip),
     C(COL_U16, resource, ssh_port),
@@ -55,7 +59,7 @@ static const struct column resource_columns[] = {
     C(COL_INT, resource, gpus),
     C(COL_TEXT, resource, regions),
     C(COL_TEXT, resource, account),
-    C(COL_I64, resource, gone_s),
+    C(COL_TIME, resource, gone_s),
     C(COL_INT, resource, ours),
 };
 static const struct column node_columns[] = {
@@ -80,7 +84,7 @@ const struct table_def table_nodes = {"nodes", "stack_uid TEXT, PRIMARY KEY(stac
                                       GP_ARRAY_LEN(node_columns)};
 
 void columns_create_sql(const struct table_def *t, struct str *sql) {
-    static const char *const types[] = {[COL_TEXT] = "TEXT",    [COL_INT] = "INTEGER", [COL_I64] = "INTEGER",
+    static const char *const types[] = {[COL_TEXT] = "TEXT",    [COL_INT] = "INTEGER", [COL_TIME] = "INTEGER",
                                         [COL_BOOL] = "INTEGER", [COL_DOUBLE] = "REAL", [COL_U16] = "INTEGER"};
     str_addf(sql, "CREATE TABLE IF NOT EXISTS %s(", t->name);
     for (size_t i = 0; i < t->n; i++) str_addf(sql, "%s %s,", t->columns[i].name, types[t->columns[i].type]);
@@ -106,13 +110,19 @@ void columns_bind(const struct table_def *t, sqlite3_stmt *stmt, int at, const v
             break;
         }
         case COL_INT: sqlite3_bind_int(stmt, at, *(const int *)p); break;
-        case COL_I64: sqlite3_bind_int64(stmt, at, *(const int64_t *)p); break;
+        case COL_TIME: sqlite3_bind_int64(stmt, at, *(const int64_t *)p); break;
         case COL_BOOL: sqlite3_bind_int(stmt, at, *(const bool *)p); break;
         case COL_DOUBLE: sqlite3_bind_double(stmt, at, *(const double *)p); break;
         case COL_U16: sqlite3_bind_int(stmt, at, *(const uint16_t *)p); break;
         }
     }
 }
+
+/* Whoever writes the file may have written any number: the engine counts with it. */
+static int64_t within(int64_t v, int64_t min, int64_t max) { return GP_MIN(GP_MAX(v, min), max); }
+
+/* A price; -1, not known, for one that no machine has. */
+static double amount(double v) { return v >= 0 && v <= COLUMN_AMOUNT_MAX ? v : -1; }
 
 void columns_read(const struct table_def *t, sqlite3_stmt *stmt, void *obj) {
     for (size_t i = 0; i < t->n; i++) {
@@ -124,11 +134,11 @@ void columns_read(const struct table_def *t, sqlite3_stmt *stmt, void *obj) {
             *(char **)p = xstrdup(text ? text : "");
             break;
         }
-        case COL_INT: *(int *)p = sqlite3_column_int(stmt, col); break;
-        case COL_I64: *(int64_t *)p = sqlite3_column_int64(stmt, col); break;
+        case COL_INT: *(int *)p = (int)within(sqlite3_column_int64(stmt, col), -COLUMN_INT_MAX, COLUMN_INT_MAX); break;
+        case COL_TIME: *(int64_t *)p = within(sqlite3_column_int64(stmt, col), 0, CLOCK_WALL_MAX_S); break;
         case COL_BOOL: *(bool *)p = sqlite3_column_int(stmt, col) != 0; break;
-        case COL_DOUBLE: *(double *)p = sqlite3_column_double(stmt, col); break;
-        case COL_U16: *(uint16_t *)p = (uint16_t)sqlite3_column_int(stmt, col); break;
+        case COL_DOUBLE: *(double *)p = amount(sqlite3_column_double(stmt, col)); break;
+        case COL_U16: *(uint16_t *)p = (uint16_t)within(sqlite3_column_int64(stmt, col), 0, UINT16_MAX); break;
         }
     }
 }

@@ -9,7 +9,7 @@
 
 #include <sqlite3.h>
 
-enum column_type { COL_TEXT, COL_INT, COL_I64, COL_BOOL, COL_DOUBLE, COL_U16 };
+enum column_type { COL_TEXT, COL_INT, COL_TIME, COL_BOOL, COL_DOUBLE, COL_U16 };
 
 struct column {
     const char *name;

@@ -6,10 +6,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "model/report.h"
+#include "model/tags.h"
 
 #include <math.h>
 
 #define REPORT_SCHEMA "gpuprov/report/v1"
+#define TOOK_MAX_MS ((int64_t)366 * 86400 * 1000)
 
 /* Text from a node may have any bytes; JSON requires UTF-8. */
 static json_t *text_json(const char *s) {
@@ -125,7 +127,7 @@ static int read_check_result(const json_t *j, struct check_result *r, struct gp_
     r->code = xstrdup(json_str(j, "code", ""));
     r->message = xstrdup(json_str(j, "message", ""));
     r->suggestion = xstrdup(json_str(j, "suggestion", ""));
-    r->took_ms = json_int(j, "took_ms", 0);
+    r->took_ms = json_int_in(j, "took_ms", 0, TOOK_MAX_MS, 0);
     const json_t *metrics = json_at(j, "metrics");
     for (size_t i = 0; i < json_array_size(metrics); i++) {
         struct metric m;
@@ -150,11 +152,11 @@ static int read_node(const json_t *j, struct report *r, struct gp_error *err) {
     struct report_node empty = {0};
     vec_push(&r->nodes, empty); /* first, so that report_clear frees it also after an error */
     struct report_node *n = &r->nodes.items[r->nodes.len - 1];
-    n->slot = (int)json_int(j, "slot", -1);
+    n->slot = (int)json_int_in(j, "slot", 0, TAGS_SLOTS_MAX - 1, -1);
     n->id = xstrdup(json_str(j, "id", ""));
     n->place = xstrdup(json_str(j, "place", ""));
     n->image = xstrdup(json_str(j, "image", ""));
-    n->load_ms = json_int(j, "load_ms", 0);
+    n->load_ms = json_int_in(j, "load_ms", 0, TOOK_MAX_MS, 0);
     n->address = xstrdup(json_str(j, "address", ""));
     n->host = xstrdup(json_str(j, "host", ""));
     str_put(n->boot_id, sizeof n->boot_id, json_str(j, "boot_id", ""));
@@ -180,7 +182,7 @@ static int read_report(const json_t *j, struct report *r, struct gp_error *err) 
     r->stack = xstrdup(json_str(j, "stack", ""));
     r->uid = xstrdup(json_str(j, "uid", ""));
     r->run = xstrdup(json_str(j, "run", ""));
-    r->took_ms = json_int(j, "took_ms", 0);
+    r->took_ms = json_int_in(j, "took_ms", 0, TOOK_MAX_MS, 0);
     r->strict = json_bool(j, "strict", false);
     r->ready = json_bool(j, "ready", false);
     const json_t *nodes = json_at(j, "nodes"), *gang = json_at(j, "gang");

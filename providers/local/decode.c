@@ -4,12 +4,12 @@
 
 #include "providers/local/decode.h"
 
+#include "base/clock.h"
 #include "base/form.h"
 #include "base/json.h"
 #include "providers/local/ns/netns.h"
 
-#define TIME_MAX_S 253402300799 /* the end of the year 9999 */
-#define PID_MAX 4194304         /* Linux's own limit */
+#define PID_MAX 4194304 /* Linux's own limit */
 #define GPUS_MAX 1024
 #define BASE64 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -45,8 +45,8 @@ int local_decode_claim(const json_t *j, const char *path, struct local_claim *re
     else if (!form_owner(owner)) bad = "owner";
     else if (!is_hash_or_empty(hash)) bad = "spec_hash";
     else if (unit != NULL && !form_stack(json_string_value(unit))) bad = "unit";
-    else if (!number(j, "created", 1, TIME_MAX_S, &created)) bad = "created";
-    else if (!number(j, "expires", 1, TIME_MAX_S, &expires)) bad = "expires";
+    else if (!number(j, "created", 1, CLOCK_WALL_MAX_S, &created)) bad = "created";
+    else if (!number(j, "expires", 1, CLOCK_WALL_MAX_S, &expires)) bad = "expires";
     if (bad != NULL)
         return gp_fail(err, GP_EIO, "'%s' is not the claim of a local stack: its '%s' is malformed", path, bad);
     *ret = (struct local_claim){.owner = xstrdup(owner),
@@ -83,7 +83,7 @@ int local_decode_start(const json_t *j, struct holder_config *ret, struct gp_err
     for (size_t i = 0; urls && i < json_array_size(indexes); i++) urls = json_is_string(json_array_get(indexes, i));
     int nodes = 0;
     if (base == NULL || base[0] != '/' || !form_uid(uid) || !form_stack(name) || !urls ||
-        !number(j, "created", 1, TIME_MAX_S, &created) || !number(j, "expires", 1, TIME_MAX_S, &expires) ||
+        !number(j, "created", 1, CLOCK_WALL_MAX_S, &created) || !number(j, "expires", 1, CLOCK_WALL_MAX_S, &expires) ||
         !small(j, "nodes", 1, LOCAL_SLOTS_MAX, &nodes))
         return gp_fail(err, GP_EUSAGE, "the holder's input is malformed");
     ret->base = xstrdup(base);
@@ -133,7 +133,7 @@ int local_decode_node(const json_t *j, const char *uid, struct local_seen *ret, 
     else if (strcmp(n.state, "running") == 0 && n.host_key[0] == '\0') bad = "host_key";
     else if (!small(j, "attempt", 0, INT32_MAX, &n.attempt)) bad = "attempt";
     else if (!small(j, "gpus", 0, GPUS_MAX, &n.gpus)) bad = "gpus";
-    else if (!number(j, "created", 1, TIME_MAX_S, &n.created_s)) bad = "created";
+    else if (!number(j, "created", 1, CLOCK_WALL_MAX_S, &n.created_s)) bad = "created";
     else if (n.image != NULL && n.image[0] != '\0' && !form_uid(n.image)) bad = "image";
     if (bad != NULL)
         return gp_fail(err, GP_EPROTO, "the holder of stack %s lists a node whose '%s' is malformed", uid, bad);
