@@ -4,7 +4,7 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
-#include "providers/ssh/hosts.h"
+#include "providers/ssh/hosts_private.h"
 #include "spec/spec.h"
 
 #include <sys/mman.h>

@@ -48,6 +48,43 @@ static void redacts(void **state) {
     assert_string_equal(out, "hunter2"); /* forgotten */
 }
 
+/* Values that have a text of their own, as those of ${env:..}: short ones in quotes, longer ones as words, long ones also
+ * when they were cut; errors pass through it. */
+static void as_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"not 'us' but us", "not '${env:A}' but us"},
+        {"at us-east-1, us-east-1a", "at ${env:B}, us-east-1a"},
+        {"xtoken-0123456789abcdefx", "x${env:C}x"},
+        {"'token-0123456789a' cut", "'${env:C}' cut"},
+        {"token-0123456789abcdXY", "token-0123456789abcdXY"},
+        {"https://h.example/token-0123456789abcdef", "https://h.example/${env:C}"},
+        {"https://h.example/ itself", "https://h.example/ itself"},
+        {"line-one-of-key and line-two-of-key", "${file:k} and ${file:k}"},
+    };
+    log_redact_as("us", "${env:A}");
+    log_redact_as("us-east-1", "${env:B}");
+    log_redact_as("token-0123456789abcdef", "${env:C}");
+    log_redact_as("https://h.example/token-0123456789abcdef", "https://h.example/${env:C}");
+    log_redact_as("line-one-of-key\nline-two-of-key\n", "${file:k}");
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *out = log_redacted(rows[i].in), *again = log_redacted(out);
+        assert_string_equal(out, rows[i].out);
+        assert_string_equal(again, out);
+    }
+    struct gp_error err = {0};
+    gp_fail(&err, GP_EUSAGE, "no '%s'", "token-0123456789abcdef");
+    gp_wrap(&err, "%s", "us-east-1");
+    gp_append(&err, "; see %s", "token-0123456789abcdef");
+    assert_string_equal(err.msg, "${env:B}: no '${env:C}'; see ${env:C}");
+    log_reveal("us-east-1");
+    GP_AUTO_FREE char *out = log_redacted("at us-east-1");
+    assert_string_equal(out, "at us-east-1");
+    log_close();
+}
+
 static void parts(void **state) {
     (void)state;
     struct gp_error err = {0};
@@ -111,10 +148,8 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),
-        cmocka_unit_test(redacts),
-        cmocka_unit_test(lines_on_stderr),
-        cmocka_unit_test(secrets),
+        cmocka_unit_test(parts),           cmocka_unit_test(redacts), cmocka_unit_test(as_text),
+        cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "spec_fixture.h"
 
 #include "base/json.h"
+#include "base/log.h"
 #include "spec/spec_internal.h"
 
 /* --- hashes that are out in the world --- */
@@ -153,6 +154,31 @@ static void same_again(const char *canonical, const char *hash) {
     GP_AUTO_FREE char *again = spec_canonical(l.spec);
     assert_string_equal(again, canonical);
     assert_string_equal(l.spec->hash, hash);
+}
+
+/* The canonical form keeps how replacements are shown; the hash is that of the values themselves. */
+static void replacements_stay(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "name: x\noffers: [{provider: local}]\njob: {run: 'true', env: {A: 'a-${env:GP_TEST_SECRET}', B: '$${x'}}\n",
+        "name: x\noffers: [{provider: local}]\njob: {run: 'true', env: {A: a-s3cr3t-v4lue, B: '$${x'}}\n"};
+    struct loaded l[2] = {{0}, {0}};
+    setenv("GP_TEST_SECRET", "s3cr3t-v4lue", 1);
+    for (size_t i = 0; i < 2; i++) {
+        l[i].r = spec_load_text("/x/s.yaml", texts[i], strlen(texts[i]), NULL, &l[i].spec, &l[i].problems, &l[i].err);
+        assert_int_equal(l[i].r, 0);
+    }
+    unsetenv("GP_TEST_SECRET");
+    GP_AUTO_FREE char *text = spec_canonical(l[0].spec), *plain = spec_canonical(l[1].spec);
+    assert_non_null(strstr(text, "\"${}\":{\"${env:GP_TEST_SECRET}\":\"s3cr3t-v4lue\""));
+    assert_null(strstr(plain, "\"${}\""));
+    assert_string_equal(l[0].spec->hash, l[1].spec->hash);
+    same_again(text, l[0].spec->hash);
+    GP_AUTO_CHANGES struct spec_changes none = {0};
+    spec_changes_find(text, l[1].spec, &none);
+    assert_int_equal(none.list.len, 0);
+    for (size_t i = 0; i < 2; i++) loaded_clear(&l[i]);
+    log_close();
 }
 
 static void one_row(const struct way *w, const struct spec_field *f) {
@@ -343,10 +369,10 @@ static void fixed_key_of_later(void **state) {
 int main(void) {
     provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hashes_stay),           cmocka_unit_test(every_row_counts),
-        cmocka_unit_test(fixed_keys_are_named),  cmocka_unit_test(order_of_offers_is_free),
-        cmocka_unit_test(fixed_key_of_later),    cmocka_unit_test(changes_are_shown),
-        cmocka_unit_test(scripts_are_not_shown),
+        cmocka_unit_test(replacements_stay),       cmocka_unit_test(hashes_stay),
+        cmocka_unit_test(every_row_counts),        cmocka_unit_test(fixed_keys_are_named),
+        cmocka_unit_test(order_of_offers_is_free), cmocka_unit_test(fixed_key_of_later),
+        cmocka_unit_test(changes_are_shown),       cmocka_unit_test(scripts_are_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
