@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "providers/local/ns/netns.h"
+#include "providers/local/proxy/proxy_place.h"
 #include "providers/local/proxy/proxy_request.h"
 
 #include <arpa/inet.h>
@@ -18,6 +19,7 @@
 #include <grp.h>
 #include <netdb.h>
 #include <poll.h>
+#include <resolv.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -38,39 +40,51 @@ static void reply(int fd, const char *status, const char *text) {
     (void)send(fd, s, strlen(s), MSG_NOSIGNAL);
 }
 
-/* The machine itself and its link, where an instance's metadata are. */
-static bool is_near(const struct sockaddr *a) {
-    if (a->sa_family == AF_INET) {
-        uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr);
-        return ip >> 24 == 127 || ip >> 24 == 0 || ip >> 16 == 0xa9fe;
-    }
-    const struct in6_addr *ip = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-    return a->sa_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(ip) || IN6_IS_ADDR_LINKLOCAL(ip) ||
-           IN6_IS_ADDR_UNSPECIFIED(ip) || IN6_IS_ADDR_V4MAPPED(ip);
+/* One try, at exactly the address that was looked at. -1: it may not be reached (*ret_place > most), or cannot be. */
+static int connect_at(const struct addrinfo *a, enum proxy_place most, enum proxy_place *ret_place) {
+    int e = 0;
+    socklen_t n = sizeof e;
+    *ret_place = proxy_place(a->ai_addr);
+    if (*ret_place > most) return -1;
+    GP_AUTO_FD int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || (connect(fd, a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS)) return -1;
+    if (gp_wait_fd(fd, POLLOUT, clock_deadline(CONNECT_MS), NULL, NULL, NULL) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) != 0 || e != 0)
+        return -1;
+    *ret_place = proxy_place(a->ai_addr); /* it may have become one of this machine's since */
+    if (*ret_place > most) return -1;
+    fcntl(fd, F_SETFL, 0);
+    int connected = fd;
+    fd = -1;
+    return connected;
 }
 
-/* far: only to other machines. */
-static int connect_to(const char *host, const char *port, bool far) {
+/* Connects to the first address of the host that may be reached and answers. *ret_near: the highest place that an
+ * address was refused for, else PLACE_FAR. */
+static int connect_to(const char *host, const char *port, enum proxy_place most, enum proxy_place *ret_near) {
     struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int fd = -1;
+    *ret_near = PLACE_FAR;
     if (getaddrinfo(host, port, &hint, &list) != 0) return -1;
     for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
-        int e = 0;
-        socklen_t n = sizeof e;
-        if (far && is_near(a->ai_addr)) continue;
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0) continue;
-        bool ok = connect(fd, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS;
-        if (ok)
-            ok = gp_wait_fd(fd, POLLOUT, clock_deadline(CONNECT_MS), NULL, NULL, NULL) == 0 &&
-                 getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0;
-        if (ok) continue;
-        close(fd);
-        fd = -1;
+        enum proxy_place place = PLACE_FAR;
+        fd = connect_at(a, most, &place);
+        if (place > most) *ret_near = GP_MAX(*ret_near, place);
     }
     freeaddrinfo(list);
-    if (fd >= 0) fcntl(fd, F_SETFL, 0);
     return fd;
+}
+
+/* For a host that the machine's own proxy will look up: the highest place of its name and of the addresses that it has
+ * here. A name that only that proxy can look up is far; a machine without a name server does not wait long for that. */
+static enum proxy_place place_of_host(const char *host, const char *port) {
+    struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    enum proxy_place place = proxy_name_is_near(host) ? PLACE_HERE : PLACE_FAR;
+    if (res_init() == 0) _res.retrans = _res.retry = 1;
+    if (getaddrinfo(host, port, &hint, &list) != 0) return place;
+    for (struct addrinfo *a = list; a != NULL; a = a->ai_next) place = GP_MAX(place, proxy_place(a->ai_addr));
+    freeaddrinfo(list);
+    return place;
 }
 
 /* Copies from a to b; false: a has ended or b is gone. */
@@ -108,6 +122,15 @@ static size_t read_head(int client, char *buf, size_t *ret_more) {
     return 0;
 }
 
+static void refuse_near(int client, enum proxy_place near) {
+    reply(client, "502 Bad Gateway",
+          near == PLACE_FAR ? "the machine could not reach that host"
+          : near == PLACE_UNKNOWN
+              ? "the machine could not find out where that host's address leads"
+              : "that host is the machine itself, its link or a cloud's metadata: local nodes reach "
+                "only other machines by https");
+}
+
 static void serve(const struct proxy_config *cfg, int client) {
     char head[HEAD_MAX];
     size_t more = 0, size = read_head(client, head, &more);
@@ -126,10 +149,16 @@ static void serve(const struct proxy_config *cfg, int client) {
     }
     struct proxy_upstream up = {0};
     proxy_upstream_for(cfg, q.host, q.connect, &up);
-    bool listed = proxy_allows(cfg, q.host, q.port, false);
-    GP_AUTO_FD int server = up.host[0] ? connect_to(up.host, up.port, false) : connect_to(q.host, q.port, !listed);
+    /* a source may be on this machine (a mirror, a cache); nothing that answers with a cloud's metadata is one */
+    enum proxy_place most = proxy_allows(cfg, q.host, q.port, false) ? PLACE_HERE : PLACE_FAR, near = PLACE_FAR;
+    if (up.host[0] != '\0' && most == PLACE_FAR && place_of_host(q.host, q.port) != PLACE_FAR) {
+        refuse_near(client, PLACE_HERE);
+        return;
+    }
+    GP_AUTO_FD int server =
+        up.host[0] ? connect_to(up.host, up.port, PLACE_UNKNOWN, &near) : connect_to(q.host, q.port, most, &near);
     if (server < 0) {
-        reply(client, "502 Bad Gateway", "the machine could not reach that host");
+        refuse_near(client, near);
         return;
     }
     GP_AUTO_STR struct str out = {0};
