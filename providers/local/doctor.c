@@ -13,10 +13,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +82,9 @@ static void build(const char *way, bool user) {
     must(way, "mount sysfs", mount("sysfs", AT "/s", "sysfs", MS_RDONLY, NULL), container);
     must(way, "mount devpts", mount("devpts", AT "/d", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5"),
          container);
+    uint32_t refuse = SECCOMP_RET_ERRNO;
+    must(way, "filter system calls", (int)syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &refuse),
+         "the kernel lacks CONFIG_SECCOMP_FILTER");
     int bridge = veth();
     must(way, "make a bridge with a veth pair", bridge,
          errno == EPERM ? "in a container give it CAP_NET_ADMIN (docker run --privileged)"

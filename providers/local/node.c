@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "providers/local/layers.h"
+#include "providers/local/ns/filter.h"
 #include "providers/local/ns/netns.h"
 #include "providers/local/ns/userns.h"
 #include "providers/local/rootfs.h"
@@ -424,6 +425,7 @@ _Noreturn void node_main(const struct holder *h, struct local_node *n, int say, 
     if (r == 0 && first_boot && n->image[0] != '\0') r = copy_image(h, n, &err);
     if (r == 0) r = enter_root(h, n, &err);
     if (r == 0 && !first_boot) clear_tmp();
+    if (r == 0) r = filter_enter(&err); /* while it still may, so that setuid programs keep working */
     if (r == 0) r = drop_capabilities(&err);
     if (r == 0) r = host_key(&key, &err);
     if (r != 0) {
