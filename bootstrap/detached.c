@@ -21,7 +21,8 @@
 #define REBOOT_STATUS 75 /* of restart_node in lib.sh */
 #define PAUSE_MS 2000    /* before the second try, twice as long before each further one */
 #define PAUSE_MAX_MS 30000
-#define DEAF_MAX 3 /* polls in a row without a result: a shutdown also kills the polling script */
+#define OFFSET_MAX (INT64_MAX / 2) /* of a run's output: what the node states, and more lines, stay countable */
+#define DEAF_MAX 3                 /* polls in a row without a result: a shutdown also kills the polling script */
 
 enum run_end { RUN_GOES_ON, RUN_ENDED, RUN_CUT };
 
@@ -96,7 +97,7 @@ static void on_state(struct run *r, const char *text) {
     }
     if (strcmp(text, "alive") == 0) return; /* the poll goes on */
     r->heard = true;
-    if (str_starts(text, "at ") && str_to_i64(text + 3, 0, INT64_MAX, &n)) {
+    if (str_starts(text, "at ") && str_to_i64(text + 3, 0, OFFSET_MAX, &n)) {
         r->offset = n;
     } else if (str_starts(text, "end ") && str_to_i64(text + 4, 0, 255, &n)) {
         r->end = RUN_ENDED;

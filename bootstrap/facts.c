@@ -61,8 +61,8 @@ static void fact(struct boot_facts *f, const char *text) {
     if (!value) return;
     GP_AUTO_FREE char *name = xstrndup(text, (size_t)(value - text));
     value++;
-    if (str_eq(name, "arch")) str_put(f->arch, sizeof f->arch, value);
-    else if (str_eq(name, "boot")) str_put(f->boot_id, sizeof f->boot_id, value);
+    if (str_eq(name, "arch")) word(f->arch, sizeof f->arch, value);
+    else if (str_eq(name, "boot")) word(f->boot_id, sizeof f->boot_id, value);
     else if (str_eq(name, "user")) str_put(f->user, sizeof f->user, value);
     else if (str_eq(name, "root")) f->root = true;
     else if (str_eq(name, "nvidia")) f->nvidia = true;
