@@ -8,6 +8,8 @@
 #include <dirent.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern const bool fuzz_replays;
+const bool fuzz_replays = true; /* a target may hold files of its corpus to more than that nothing crashes */
 
 int main(int argc, char **argv) {
     if (argc != 2) {

@@ -8,7 +8,7 @@ LINT_FLAGS = -std=c11 -D_GNU_SOURCE -O1 $(INCLUDES) -DGP_VERSION='"$(VERSION)"' 
 
 .PHONY: lint-all lint-analyze lint-tidy
 lint-all: $(L)/format.ok lint-analyze lint-tidy check-headers $(L)/shellcheck.ok $(L)/includes.ok $(L)/subjects.ok \
-  $(L)/pages.ok $(L)/circles.ok $(L)/check_ids.ok check-abi check-size
+  $(L)/pages.ok $(L)/circles.ok $(L)/check_ids.ok $(L)/fuzzed.ok check-abi check-size
 	@echo "lint: clean"
 
 # .clang-format decides how C and CUDA files look; 'make format' applies it.
@@ -89,6 +89,12 @@ $(L)/check_ids.ok: $(LINT_C) $(LINT_H) $(wildcard validate/suite/rows/*.inc) tes
 	@mkdir -p $(@D)
 	@$(PYTHON) tests/lint/check_ids.py
 	@$(PYTHON) tests/lint/exit3.py
+	@touch $@
+
+# Every decoder of foreign input that docs/security.md names has a fuzz target, or a reason.
+$(L)/fuzzed.ok: docs/security.md $(wildcard tests/fuzz/fuzz_*.c) tests/lint/fuzzed.py
+	@mkdir -p $(@D)
+	@$(PYTHON) tests/lint/fuzzed.py
 	@touch $@
 
 -include $(LINT_C:%.c=$(L)/analyze/%.ok.d) $(LINT_H:%=$(L)/header/%.ok.d)
