@@ -163,7 +163,7 @@ int ali_prepare(struct provider *p, const struct prepare_req *req, struct gp_err
 int ali_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
 int ali_list_all(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
 int ali_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int ali_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int ali_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                  struct gp_error *err);
 int ali_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err);
 int ali_policy_json(const char *owner, char **ret_json, struct gp_error *err);

@@ -149,11 +149,10 @@ int ali_destroy(struct provider *p, const struct resource_list *what, struct gp_
     return -(int)first.code;
 }
 
-int ali_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int ali_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                  struct gp_error *err) {
     struct ali *a = ali_of(p);
     GP_AUTO_STRV struct strv regions = {0};
-    GP_AUTO_FREE char *full = xasprintf(ALI_TAG "%s", key);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         if (r->kind == RES_INSTANCE && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
@@ -162,17 +161,20 @@ int ali_tag_late(struct provider *p, const struct resource_list *what, const cha
         for (size_t i = 0; i < what->list.len;) {
             GP_AUTO_STR struct str query = {0};
             GP_AUTO_REST struct rest_reply reply = {0};
-            size_t n = 0;
+            size_t ids = 0;
             ali_begin(&query, regions.v[k]);
             ali_param(&query, "ResourceType", "instance");
-            for (; i < what->list.len && n < 50; i++) { /* of one call */
+            for (; i < what->list.len && ids < 50; i++) { /* of one call */
                 const struct resource *r = &what->list.items[i];
                 if (r->kind == RES_INSTANCE && str_eq(r->region, regions.v[k]) && cloud_is_ours(&a->base, r))
-                    ali_paramf(&query, r->id, "ResourceId.%zu", ++n);
+                    ali_paramf(&query, r->id, "ResourceId.%zu", ++ids);
             }
-            if (n == 0) break;
-            ali_param(&query, "Tag.1.Key", full);
-            ali_param(&query, "Tag.1.Value", value);
+            if (ids == 0) break;
+            for (size_t t = 0; t < n; t++) {
+                GP_AUTO_FREE char *full = xasprintf(ALI_TAG "%s", tags[t].key);
+                ali_paramf(&query, full, "Tag.%zu.Key", t + 1);
+                ali_paramf(&query, tags[t].value, "Tag.%zu.Value", t + 1);
+            }
             int r = ali_call(a, ALI_ECS, regions.v[k], "TagResources", &query, 0, &reply, err);
             if (r != 0) return r;
         }

@@ -352,7 +352,7 @@ int aws_list(struct provider *p, const struct list_req *req, struct resource_lis
 int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
 int64_t aws_boot_timeout(const char *instance_type, int gpus);
 int aws_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err);
-int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int aws_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                  struct gp_error *err);
 /* Instances with these tags (NULL: any), appended. */
 struct aws_wanted {

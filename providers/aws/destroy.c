@@ -152,33 +152,37 @@ int aws_destroy(struct provider *p, const struct resource_list *what, struct gp_
 }
 
 /* Its tags move with the deadline: nodes, the claim and the groups beside it. */
-static bool takes_tag(const struct aws *a, const struct resource *r, const char *key) {
-    bool group = r->kind == RES_GROUP && r->state != RES_GONE && str_eq(key, "expires");
+static bool takes_tags(const struct aws *a, const struct resource *r, bool deadline) {
+    bool group = r->kind == RES_GROUP && r->state != RES_GONE && deadline;
     return (r->kind == RES_INSTANCE || group) && cloud_is_ours(&a->base, r);
 }
 
-int aws_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int aws_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                  struct gp_error *err) {
     struct aws *a = aws_of(p);
     GP_AUTO_STRV struct strv regions = {0};
-    GP_AUTO_FREE char *full = xasprintf(AWS_TAG "%s", key);
+    bool deadline = false;
+    for (size_t t = 0; t < n; t++) deadline = deadline || str_eq(tags[t].key, "expires");
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
-        if (takes_tag(a, r, key) && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
+        if (takes_tags(a, r, deadline) && !strv_has(&regions, r->region)) strv_add(&regions, r->region);
     }
     for (size_t k = 0; k < regions.n; k++) {
         GP_AUTO_STR struct str body = {0};
         GP_AUTO_REPLY struct aws_reply reply = {0};
-        size_t n = 0;
+        size_t ids = 0;
         aws_begin(&body, "CreateTags");
         for (size_t i = 0; i < what->list.len; i++) {
             const struct resource *r = &what->list.items[i];
-            if (takes_tag(a, r, key) && str_eq(r->region, regions.v[k]))
-                aws_paramf(&body, r->id, "ResourceId.%zu", ++n);
+            if (takes_tags(a, r, deadline) && str_eq(r->region, regions.v[k]))
+                aws_paramf(&body, r->id, "ResourceId.%zu", ++ids);
         }
-        if (n == 0) continue;
-        aws_param(&body, "Tag.1.Key", full);
-        aws_param(&body, "Tag.1.Value", value);
+        if (ids == 0) continue;
+        for (size_t t = 0; t < n; t++) {
+            GP_AUTO_FREE char *full = xasprintf(AWS_TAG "%s", tags[t].key);
+            aws_paramf(&body, full, "Tag.%zu.Key", t + 1);
+            aws_paramf(&body, tags[t].value, "Tag.%zu.Value", t + 1);
+        }
         int r = aws_ec2(a, regions.v[k], "CreateTags", &body, 0, &reply, err);
         if (r != 0) return r;
     }

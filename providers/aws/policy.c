@@ -77,10 +77,10 @@ static void add_tags(json_t *to, const char *owner) {
                     list("RunInstances", "CreateSecurityGroup", "CreatePlacementGroup", "CreateImage", NULL),
                     TAG_OF_REQUEST, owner));
     allow(to, "TagClaim", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:security-group/*", NULL),
-          own_with_tags(owner,
-                        list("gpuprov:expires", "gpuprov:created", "gpuprov:spec", "gpuprov:" TAGS_REGION "*", NULL)));
+          own_with_tags(owner, list("gpuprov:expires", "gpuprov:deadline", "gpuprov:created", "gpuprov:spec",
+                                    "gpuprov:" TAGS_REGION "*", NULL)));
     allow(to, "TagNode", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
-          own_with_tags(owner, list("gpuprov:expires", "gpuprov:hostkey", NULL)));
+          own_with_tags(owner, list("gpuprov:expires", "gpuprov:deadline", "gpuprov:hostkey", "gpuprov:proof", NULL)));
 }
 
 static void add_own(json_t *to, const char *owner) {

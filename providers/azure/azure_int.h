@@ -276,7 +276,7 @@ int azure_vm_read(const struct azure *a, const json_t *item, struct resource *re
 /* The machines of a group with their power states, and their addresses. */
 int azure_list_vms(struct azure *a, const char *group, struct resource_list *ret, struct gp_error *err);
 int azure_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int azure_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int azure_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                    struct gp_error *err);
 int azure_doctor(struct str *text, bool *ret_usable, struct gp_error *err);
 int azure_policy_json(const char *owner, char **ret, struct gp_error *err);

@@ -265,7 +265,7 @@ int azure_destroy(struct provider *p, const struct resource_list *what, struct g
     return -(int)first.code;
 }
 
-int azure_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int azure_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                    struct gp_error *err) {
     struct azure *a = azure_of(p);
     int r = 0;
@@ -273,11 +273,14 @@ int azure_tag_late(struct provider *p, const struct resource_list *what, const c
         GP_AUTO_AZURE_HANDLE struct azure_handle h = {0};
         const struct resource *one = &what->list.items[i];
         if (!is_ending(a, one) || !azure_handle_read(one->id, &h)) continue;
-        GP_AUTO_FREE char *name = xasprintf("gpuprov:%s", key);
         GP_AUTO_FREE char *id =
             xasprintf("/resourceGroups/%s/providers/Microsoft.Compute/" AZURE_VM "/%s", h.group, h.name);
-        GP_AUTO_JSON json_t *tags = json_pack("{s:s}", name, value);
-        r = azure_tags_merge(a, id, tags, err);
+        GP_AUTO_JSON json_t *all = json_object();
+        for (size_t t = 0; t < n; t++) {
+            GP_AUTO_FREE char *name = xasprintf("gpuprov:%s", tags[t].key);
+            json_object_set_new(all, name, json_string(tags[t].value));
+        }
+        r = azure_tags_merge(a, id, all, err);
     }
     return r;
 }

@@ -130,16 +130,24 @@ int google_destroy(struct provider *p, const struct resource_list *what, struct 
 
 /* --- labels and console --- */
 
-/* The labels with this tag's pieces replaced. Caller frees. */
-static json_t *with_tag(json_t *labels, const char *key, const char *value) {
-    json_t *all = json_object(), *v = NULL;
-    const char *k = NULL;
+static bool is_piece_of(const char *label, const char *key) {
     GP_AUTO_FREE char *whole = xasprintf("%s%s", labels_gcp.prefix, key);
     GP_AUTO_FREE char *more = xasprintf("%s-", whole);
-    json_object_foreach(labels, k, v) if (strcmp(k, whole) != 0 && !str_starts(k, more)) json_object_set(all, k, v);
+    return strcmp(label, whole) == 0 || str_starts(label, more);
+}
+
+/* The labels with the pieces of these tags replaced. Caller frees. */
+static json_t *with_tags(json_t *labels, const struct late_tag *tags, size_t n) {
+    json_t *all = json_object(), *v = NULL;
+    const char *k = NULL;
     struct tags t;
     tags_init(&t);
-    tags_read(&t, key, value);
+    json_object_foreach(labels, k, v) {
+        bool replaced = false;
+        for (size_t i = 0; i < n; i++) replaced = replaced || is_piece_of(k, tags[i].key);
+        if (!replaced) json_object_set(all, k, v);
+    }
+    for (size_t i = 0; i < n; i++) tags_read(&t, tags[i].key, tags[i].value);
     GP_AUTO_JSON json_t *new = google_tags_encode(&t);
     if (new != NULL) json_object_update(all, new);
     tags_clear(&t);
@@ -147,7 +155,7 @@ static json_t *with_tag(json_t *labels, const char *key, const char *value) {
 }
 
 /* Labels are replaced as a whole, by the fingerprint of those that were read. */
-static int tag_one(struct google *g, const struct resource *r, const char *key, const char *value,
+static int tag_one(struct google *g, const struct resource *r, const struct late_tag *tags, size_t n,
                    struct gp_error *err) {
     GP_AUTO_FREE char *url = google_url(g, "zones/%s/instances/%s", r->zone, r->id);
     GP_AUTO_FREE char *set = google_url(g, "zones/%s/instances/%s/setLabels", r->zone, r->id);
@@ -159,7 +167,7 @@ static int tag_one(struct google *g, const struct resource *r, const char *key, 
         gp_error_clear(&e);
         rc = google_call(g, "google instances.get", "GET", url, NULL, 0, &is, &e);
         if (rc != 0) break;
-        GP_AUTO_JSON json_t *body = json_pack("{s:o, s:s}", "labels", with_tag(json_at(is.json, "labels"), key, value),
+        GP_AUTO_JSON json_t *body = json_pack("{s:o, s:s}", "labels", with_tags(json_at(is.json, "labels"), tags, n),
                                               "labelFingerprint", json_str(is.json, "labelFingerprint", ""));
         rc = google_call(g, "google instances.setLabels", "POST", set, body, 0, &done, &e);
         if (rc == 0) rc = google_wait(g, r->zone, done.json, "google instances.setLabels", &e);
@@ -169,13 +177,13 @@ static int tag_one(struct google *g, const struct resource *r, const char *key, 
     return rc;
 }
 
-int google_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int google_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                     struct gp_error *err) {
     struct google *g = google_of(p);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         if (r->kind != RES_INSTANCE || !cloud_is_ours(&g->base, r) || !is_zonal(r)) continue;
-        int rc = tag_one(g, r, key, value, err);
+        int rc = tag_one(g, r, tags, n, err);
         if (rc != 0) return rc;
     }
     return 0;

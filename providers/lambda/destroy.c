@@ -111,19 +111,26 @@ int lambda_destroy(struct provider *p, const struct resource_list *what, struct 
     return -(int)first.code;
 }
 
-/* "STACK-SLOT SHA256:...", at most 64 characters: Lambda has no call that changes tags. */
-int lambda_tag(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+/* Lambda has no call that changes tags: an instance's name carries the two. */
+int lambda_tag(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                struct gp_error *err) {
     struct lambda *l = lambda_of(p);
-    if (!str_eq(key, "hostkey") || !form_fingerprint(value))
-        return gp_fail(err, GP_EINTERNAL, "lambda: '%s' is not a tag that an instance's name can carry", key);
+    const char *hostkey = "", *proof = "";
+    bool others = false;
+    for (size_t i = 0; i < n; i++) {
+        if (str_eq(tags[i].key, "hostkey")) hostkey = tags[i].value;
+        else if (str_eq(tags[i].key, "proof")) proof = tags[i].value;
+        else others = true;
+    }
+    GP_AUTO_FREE char *name = others ? NULL : lambda_name_of(hostkey, proof);
+    if (name == NULL)
+        return gp_fail(err, GP_EINTERNAL, "lambda: an instance's name carries a host key with its proof, nothing else");
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         GP_AUTO_REST struct rest_reply reply = {0};
         json_t *data = NULL;
         if (r->kind != RES_INSTANCE || !cloud_is_ours(p, r) || !form_word(r->id)) continue;
         GP_AUTO_FREE char *path = xasprintf("/instances/%s", r->id);
-        GP_AUTO_FREE char *name = xasprintf("%.8s-%d %s", r->stack, r->slot, value);
         GP_AUTO_JSON json_t *body = json_pack("{s:s}", "name", name);
         int rc = lambda_call(l, "POST", path, body, 0, &reply, &data, err);
         if (rc != 0) return rc;

@@ -78,6 +78,9 @@ int lambda_firewall_apply(struct lambda *l, const struct prepare_req *req, struc
 /* --- nodes (list.c, create.c, destroy.c) --- */
 
 void lambda_tags_decode(const json_t *instance, struct tags *ret);
+/* The name of an instance that carries its late tags: base64 of the host key's SHA-256 (32 bytes) and the proof (16),
+ * 64 characters, which is as long as a name may be. NULL: not a fingerprint and a proof. Caller frees. */
+char *lambda_name_of(const char *hostkey, const char *proof);
 /* -GP_EPROTO: not an instance of Lambda's. */
 int lambda_instance_read(const json_t *j, struct resource *ret, struct gp_error *err);
 /* Appends all instances of the account that have a tag of gpuprov, or whose id is known. */
@@ -87,7 +90,7 @@ int lambda_list(struct provider *p, const struct list_req *req, struct resource_
 int lambda_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
 int lambda_terminate(struct lambda *l, const struct resource_list *what, struct gp_error *err);
 int lambda_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int lambda_tag(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int lambda_tag(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                struct gp_error *err);
 
 int lambda_doctor(struct str *text, bool *ret_usable, struct gp_error *err);

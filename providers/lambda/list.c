@@ -6,17 +6,49 @@
 #include "providers/lambda/lambda_int.h"
 
 #include "base/form.h"
+#include "base/hash.h"
 #include "providers/common/account_list.h"
+
+/* --- the name as a carrier of late tags --- */
+
+#define KEY_BYTES 32
+#define PROOF_BYTES 16
+#define NAME_LENGTH 64 /* of KEY_BYTES + PROOF_BYTES in base64; without padding */
+
+char *lambda_name_of(const char *hostkey, const char *proof) {
+    GP_AUTO_STR struct str bytes = {0};
+    if (!form_fingerprint(hostkey) || !form_proof(proof)) return NULL;
+    GP_AUTO_FREE char *padded = xasprintf("%s=", hostkey + strlen("SHA256:"));
+    if (!base64_bytes(padded, strlen(padded), &bytes) || bytes.len != KEY_BYTES) return NULL;
+    GP_AUTO_FREE char *again = base64_text(bytes.s, KEY_BYTES);
+    if (strcmp(again, padded) != 0) return NULL; /* its last character has bits that are not of the hash */
+    for (size_t i = 0; i < PROOF_BYTES; i++) {
+        char hex[3] = {proof[2 * i], proof[2 * i + 1], '\0'};
+        str_addc(&bytes, (char)strtoul(hex, NULL, 16));
+    }
+    return base64_text(bytes.s, bytes.len);
+}
+
+/* Any other name, such as the one of the launch or one that its owner gave it, carries nothing. */
+static void read_name(const char *name, struct tags *ret) {
+    GP_AUTO_STR struct str bytes = {0};
+    char proof[2 * PROOF_BYTES + 1];
+    if (strlen(name) != NAME_LENGTH || !base64_bytes(name, NAME_LENGTH, &bytes) || bytes.len != KEY_BYTES + PROOF_BYTES)
+        return;
+    GP_AUTO_FREE char *key = base64_text(bytes.s, KEY_BYTES);
+    GP_AUTO_FREE char *hostkey = xasprintf("SHA256:%.43s", key);
+    str_hex(proof, (const unsigned char *)bytes.s + KEY_BYTES, PROOF_BYTES);
+    tags_read(ret, "hostkey", hostkey);
+    tags_read(ret, "proof", proof);
+}
 
 void lambda_tags_decode(const json_t *instance, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
     const json_t *all = json_at(instance, "tags"), *one = NULL;
-    const char *name = json_str(instance, "name", ""), *key = strrchr(name, ' ');
     size_t i = 0;
     json_array_foreach(all, i, one) labels_add(&labels, json_str(one, "key", ""), json_str(one, "value", ""));
     labels_read(&labels_lambda, &labels, ret);
-    /* Tags cannot be changed later: the fingerprint of the host key is the end of the name. */
-    if (key != NULL && str_starts(key + 1, "SHA256:")) tags_read(ret, "hostkey", key + 1);
+    read_name(json_str(instance, "name", ""), ret);
 }
 
 static bool has_tag_of_ours(const json_t *instance) {

@@ -579,6 +579,7 @@ const struct provider_ops provider_local = {
     .create = local_create,
     .list = local_list,
     .destroy = local_destroy,
+    .own_list = true,
     .tag = NULL,
     .console = local_console,
 };

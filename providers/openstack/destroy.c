@@ -210,13 +210,16 @@ int os_destroy(struct provider *p, const struct resource_list *what, struct gp_e
     return -(int)first.code;
 }
 
-/* --- the late tag and the console --- */
+/* --- late tags and the console --- */
 
-int os_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int os_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                 struct gp_error *err) {
     struct os *o = os_of(p);
-    GP_AUTO_FREE char *full = xasprintf("%s%s", labels_openstack.prefix, key);
-    GP_AUTO_JSON json_t *j = json_pack("{s:{s:s}}", "metadata", full, value);
+    GP_AUTO_JSON json_t *j = json_pack("{s:{}}", "metadata");
+    for (size_t t = 0; t < n; t++) {
+        GP_AUTO_FREE char *full = xasprintf("%s%s", labels_openstack.prefix, tags[t].key);
+        json_object_set_new(json_at(j, "metadata"), full, json_string(tags[t].value));
+    }
     GP_AUTO_FREE char *body = json_text(j, 0);
     for (size_t i = 0; i < what->list.len; i++) {
         GP_AUTO_REST struct rest_reply reply = {0};

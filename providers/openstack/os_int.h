@@ -223,7 +223,7 @@ int os_prepare(struct provider *p, const struct prepare_req *req, struct gp_erro
 int os_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
 int os_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
 int os_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int os_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int os_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                 struct gp_error *err);
 int os_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err);
 int os_doctor(struct str *text, bool *ret_usable, struct gp_error *err);

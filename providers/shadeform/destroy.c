@@ -72,41 +72,50 @@ int shade_destroy(struct provider *p, const struct resource_list *what, struct g
     return pass(&first, err);
 }
 
+/* text: a tag "KEY=VALUE" or its key: one of these tags, or a further piece of its value. */
+static bool replaces(const struct late_tag *tags, size_t n, const char *text) {
+    for (size_t i = 0; i < n; i++) {
+        GP_AUTO_FREE char *key = xasprintf("%s%s", labels_shadeform.prefix, tags[i].key);
+        const char *rest = text + strlen(key);
+        if (str_starts(text, key) && (*rest == '\0' || *rest == '=' || *rest == '-')) return true;
+    }
+    return false;
+}
+
 /* Tags are replaced as a whole: those of the moment are read first. */
-static int tag_one(struct shade *s, const char *id, const char *key, const char *value, struct gp_error *err) {
+static int tag_one(struct shade *s, const char *id, const struct late_tag *tags, size_t n, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply info = {0}, reply = {0};
     GP_AUTO_FREE char *read = xasprintf("/instances/%s/info", id);
     GP_AUTO_FREE char *write = xasprintf("/instances/%s/update", id);
     GP_AUTO_LABELS struct label_list labels = {0};
-    GP_AUTO_FREE char *prefix = xasprintf("%s%s", labels_shadeform.prefix, key);
-    struct tags tags;
+    struct tags t;
     json_t *one = NULL;
     size_t i = 0;
     int r = shade_call(s, "GET", read, NULL, 0, NULL, &info, NULL, err);
     if (r != 0) return r;
-    tags_init(&tags);
-    tags_read(&tags, key, value);
-    labels_write(&labels_shadeform, &tags, &labels);
-    tags_clear(&tags);
+    tags_init(&t);
+    for (size_t k = 0; k < n; k++) tags_read(&t, tags[k].key, tags[k].value);
+    labels_write(&labels_shadeform, &t, &labels);
+    tags_clear(&t);
     GP_AUTO_JSON json_t *body = json_pack("{s:[]}", "tags");
     json_array_foreach(json_at(info.json, "tags"), i, one) {
-        if (!json_is_string(one) || !str_starts(json_string_value(one), prefix))
+        if (!json_is_string(one) || !replaces(tags, n, json_string_value(one)))
             json_array_append(json_at(body, "tags"), one);
     }
     for (i = 0; i < labels.list.len; i++) {
         const struct label *l = &labels.list.items[i];
-        if (str_starts(l->key, prefix))
+        if (replaces(tags, n, l->key))
             json_array_append_new(json_at(body, "tags"), json_sprintf("%s=%s", l->key, l->value));
     }
     return shade_call(s, "POST", write, body, 0, NULL, &reply, NULL, err);
 }
 
-int shade_tag(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int shade_tag(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
               struct gp_error *err) {
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         if (r->kind != RES_INSTANCE || !cloud_is_ours(p, r) || !form_word(r->id)) continue;
-        int rc = tag_one(shade_of(p), r->id, key, value, err);
+        int rc = tag_one(shade_of(p), r->id, tags, n, err);
         if (rc != 0) return rc;
     }
     return 0;

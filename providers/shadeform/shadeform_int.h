@@ -46,7 +46,7 @@ int shade_instances(struct shade *s, const struct resource_list *known, struct r
 int shade_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
 int shade_delete_instances(struct shade *s, const struct resource_list *what, struct gp_error *err);
 int shade_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int shade_tag(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int shade_tag(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
               struct gp_error *err);
 
 extern const struct key_claim_ops shade_claim_ops;

@@ -576,5 +576,6 @@ const struct provider_ops provider_ssh = {
     .create = ssh_create,
     .list = ssh_list,
     .destroy = ssh_destroy,
+    .own_list = true,
     .tag = NULL,
 };
