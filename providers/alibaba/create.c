@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Creates the gang with one RunInstances (Amount and MinAmount: all or none): intent first, ids committed right after.
- * A lost reply is settled by tags; only when they show no machine is the same token and body sent again. One thread. */
+ * After a lost reply the same token and body are sent again (common/settle.h). One thread. */
 #include "base/gp_base.h"
 
 #include "providers/alibaba/ali_int.h"
@@ -8,19 +8,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
+#include "providers/common/launched.h"
 #include "providers/common/settle.h"
 
 #define GANG_MAX 100 /* of one call */
 
 /* --- the request --- */
-
-static void node_tags(const struct create_req *req, struct tags *ret) {
-    tags_of_stack(ret, req->stack);
-    ret->slot_first = req->slot_first;
-    ret->slot_count = req->slot_count;
-    ret->attempt = req->attempt;
-    ret->price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
-}
 
 /* The spec's limit in the currency that the account is billed in, at the offer's rate. */
 static int64_t limit_of(const struct create_req *req) {
@@ -87,7 +80,7 @@ static int build(const struct ali *a, const struct create_req *req, const struct
     ali_param(query, "HttpTokens", image != NULL && image->token ? "required" : "optional");
     add_market(query, req);
     if (role != NULL) ali_param(query, "RamRoleName", role);
-    node_tags(req, &tags);
+    cloud_launch_tags(req, req->slot_first, req->slot_count, &tags);
     ali_tags_add(query, &tags);
     tags_clear(&tags);
     return add_user_data(query, req->user_data, err);
@@ -97,7 +90,7 @@ static int build(const struct ali *a, const struct create_req *req, const struct
 
 struct launching {
     struct ali *a;
-    const char *owner, *stack;
+    const struct create_req *req;
 };
 
 /* What is known of a machine before the first list. */
@@ -107,8 +100,8 @@ static void machine_of(const struct intent *in, const struct launching *l, const
     resource_set(&ret->region, in->region);
     resource_set(&ret->zone, in->zone);
     resource_set(&ret->id, id);
-    resource_set(&ret->owner, l->owner);
-    resource_set(&ret->stack, l->stack);
+    resource_set(&ret->owner, l->req->stack->owner);
+    resource_set(&ret->stack, l->req->stack->name);
     resource_set(&ret->uid, in->uid);
     resource_set(&ret->spec_hash, in->spec_hash);
     resource_set(&ret->user, "gpuprov");
@@ -119,54 +112,61 @@ static void machine_of(const struct intent *in, const struct launching *l, const
     ret->expires_s = in->deadline_s;
 }
 
-static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+static int find(void *ctx, const struct intent *in, struct resource_list *seen, struct gp_error *err) {
     const struct launching *l = ctx;
     GP_AUTO_RESOURCES struct resource_list all = {0};
-    struct ali_wanted w = {.owner = l->owner, .uid = in->uid};
+    struct ali_wanted w = {.owner = l->req->stack->owner, .uid = in->uid};
     int r = ali_list_instances(l->a, in->region, &w, &all, err);
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct resource *one = &all.list.items[i];
-        if (str_eq(one->uid, in->uid) && one->attempt == in->attempt && one->slot >= in->slot_first &&
-            one->slot < in->slot_first + in->slot_count)
-            resource_list_add(made, one);
-    }
+    for (size_t i = 0; r == 0 && i < all.list.len; i++)
+        if (launched_claims(in, &all.list.items[i])) resource_list_add(seen, &all.list.items[i]);
     return r;
 }
 
-/* The reply has the ids only, in the order of the names. */
-static int take_reply(const struct launching *l, const struct intent *in, const json_t *reply,
-                      struct resource_list *made, struct gp_error *err) {
+static int take_ids(const struct intent *in, const json_t *reply, struct strv *ret, struct gp_error *err) {
     json_t *ids = json_at(reply, "InstanceIdSets.InstanceIdSet"), *id = NULL;
     size_t i = 0;
-    bool whole = json_array_size(ids) == (size_t)in->slot_count;
-    json_array_foreach(ids, i, id) whole = whole && json_is_string(id) && ali_id(json_string_value(id), "i-");
-    if (!whole)
-        return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the tags settle it */
-                       "ecs RunInstances in %s: the reply does not name the nodes that were requested", in->region);
     json_array_foreach(ids, i, id) {
-        struct resource r;
-        machine_of(in, l, json_string_value(id), in->slot_first + (int)i, &r);
-        vec_push(&made->list, r);
+        if (json_is_string(id) && ali_id(json_string_value(id), "i-")) strv_add(ret, json_string_value(id));
     }
+    if (ret->n != (size_t)in->slot_count || json_array_size(ids) != ret->n)
+        return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the same request settles it */
+                       "ecs RunInstances in %s: the reply does not name the nodes that were requested", in->region);
     return 0;
 }
 
-static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
-                struct gp_error *err) {
+/* The machines of the reply, as the list has them. */
+static int read_named(void *ctx, const struct intent *in, const struct strv *ids, struct resource_list *made,
+                      struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    int r = find(ctx, in, &seen, err);
+    for (size_t i = 0; r == 0 && i < seen.list.len; i++)
+        if (strv_has(ids, seen.list.items[i].id)) resource_list_add(made, &seen.list.items[i]);
+    return r;
+}
+
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_taken, struct gp_error *err) {
     const struct launching *l = ctx;
     GP_AUTO_REST struct rest_reply reply = {0};
     GP_AUTO_STR struct str query = {0};
     str_add(&query, in->body);
     int r = ali_call(l->a, ALI_ECS, in->region, "RunInstances", &query, REST_ONCE, &reply, err);
     explicit_bzero(query.s, query.len);
-    *ret_other_run = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
+    *ret_taken = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
     if (r != 0) return r;
-    if (in->slot_count == 1) return take_reply(l, in, reply.json, made, err);
-    /* Which id has which slot is in their names. */
+    GP_AUTO_STRV struct strv ids = {0};
+    r = take_ids(in, reply.json, &ids, err);
+    if (r != 0) return r;
+    if (in->slot_count == 1) {
+        struct resource one;
+        machine_of(in, l, ids.v[0], in->slot_first, &one);
+        vec_push(&made->list, one);
+        return 0;
+    }
+    /* The reply has the ids only. Which id has which slot is in their names. */
     struct gp_error listed = {0};
     for (int i = 0; i < 4; i++) {
         if (i > 0 && gp_sleep(200 << i, l->a->cancel, NULL) != 0) break;
-        if (find(ctx, in, made, &listed) != 0) break;
+        if (read_named(ctx, in, &ids, made, &listed) != 0) break;
         if (made->list.len == (size_t)in->slot_count) return 0;
         resource_list_clear(made);
     }
@@ -178,6 +178,8 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
     struct cloud_launch c = {.journal = l->a->journal,
                              .cancel = l->a->cancel,
                              .in = in,
+                             .proof = l->req->proof,
+                             .stack = l->req->stack->name,
                              .account = l->a->account,
                              .resend_s = provider_alibaba.replay_max_s,
                              .settle_ms = provider_alibaba.settle_ms,
@@ -205,23 +207,24 @@ static int with_deadline(struct ali *a, const struct intent *in, struct resource
 
 int ali_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct ali *a = ali_of(p);
-    struct launching l = {a, req->stack->owner, req->stack->name};
+    struct launching l = {a, req};
     if (req->replay != NULL) {
         struct cloud_launch again = launch_of(&l, req->replay);
         int r = cloud_launch_replay(&again, ret, err);
         if (r == 0) r = with_deadline(a, req->replay, ret, err);
-        if (r == 0) ali_fabric_settle(a, req->replay, l.owner, l.stack, ret);
+        if (r == 0) ali_fabric_settle(a, req->replay, req->stack->owner, req->stack->name, ret);
         return r;
     }
     struct ali_place at = {0};
-    GP_AUTO_FREE char *token = cloud_launch_token(req, a->account);
+    GP_AUTO_FREE char *token = NULL;
     GP_AUTO_STR struct str query = {0};
     if (req->slot_count > GANG_MAX) {
         int r = gp_fail(err, GP_EUSAGE, "alibaba: one launch has at most %d nodes: ask for fewer nodes", GANG_MAX);
         if (err != NULL) err->scope = GP_SCOPE_PROVIDER;
         return r;
     }
-    int r = ali_quota_check(a, req->offer, req->slot_count, err);
+    int r = cloud_launch_token(req, a->account, &token, err);
+    if (r == 0) r = ali_quota_check(a, req->offer, req->slot_count, err);
     if (r == 0) r = ali_place_find(a, req, &at, err);
     if (r == 0) r = build(a, req, &at, token, &query, err);
     ali_place_clear(&at);
@@ -233,7 +236,7 @@ int ali_create(struct provider *p, const struct create_req *req, struct resource
         struct cloud_launch first = launch_of(&l, &in);
         r = cloud_launch_run(&first, ret, err);
         if (r == 0) r = with_deadline(a, &in, ret, err);
-        if (r == 0) ali_fabric_settle(a, &in, l.owner, l.stack, ret);
+        if (r == 0) ali_fabric_settle(a, &in, req->stack->owner, req->stack->name, ret);
     }
     intent_clear(&in);
     return r;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Creates the gang with one RunInstances: intent first, ids committed right after. A lost reply is settled by
- * tags; only when they show no machine is the same token and body sent again. One thread. */
+/* Creates the gang with one RunInstances: intent first, ids committed right after. After a lost reply the same token
+ * and body are sent again (common/settle.h). One thread. */
 #include "base/gp_base.h"
 
 #include "providers/aws/aws_int.h"
@@ -30,11 +30,7 @@ static void where_clear(struct where *w) {
 static void add_tags(struct str *body, int n, const char *type, const struct create_req *req) {
     struct tags tags;
     GP_AUTO_FREE char *name = xasprintf("gpuprov-%s", req->stack->name);
-    tags_of_stack(&tags, req->stack);
-    tags.slot_first = req->slot_first;
-    tags.slot_count = req->slot_count;
-    tags.attempt = req->attempt;
-    tags.price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
+    cloud_launch_tags(req, req->slot_first, req->slot_count, &tags);
     aws_tags_encode(body, n, type, name, &tags);
     tags_clear(&tags);
 }
@@ -130,16 +126,16 @@ static int build(const struct create_req *req, const struct aws_image *image, co
 
 struct launching {
     struct aws *a;
-    const char *owner;
+    const struct create_req *req;
 };
 
-static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+static int find(void *ctx, const struct intent *in, struct resource_list *seen, struct gp_error *err) {
     const struct launching *l = ctx;
     char slots[32], attempt[16];
     tags_slots_text(slots, sizeof slots, in->slot_first, in->slot_count);
     snprintf(attempt, sizeof attempt, "%d", in->attempt);
-    struct aws_wanted w = {.owner = l->owner, .uid = in->uid, .slots = slots, .attempt = attempt};
-    return aws_list_instances(l->a, in->region, &w, made, err);
+    struct aws_wanted w = {.owner = l->req->stack->owner, .uid = in->uid, .slots = slots, .attempt = attempt};
+    return aws_list_instances(l->a, in->region, &w, seen, err);
 }
 
 static int take_reply(const struct intent *in, const struct aws_reply *reply, struct resource_list *made,
@@ -153,14 +149,13 @@ static int take_reply(const struct intent *in, const struct aws_reply *reply, st
         else resource_clear(&r);
     }
     if (made->list.len == (size_t)in->slot_count) return 0;
-    return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the tags settle it */
+    return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the same request settles it */
                    "ec2 RunInstances in %s: the reply does not name the nodes that were "
                    "requested",
                    in->region);
 }
 
-static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
-                struct gp_error *err) {
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_taken, struct gp_error *err) {
     const struct launching *l = ctx;
     GP_AUTO_REPLY struct aws_reply reply = {0};
     GP_AUTO_STR struct str body = {0};
@@ -172,7 +167,7 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
         if (gp_sleep(500 << i, l->a->cancel, NULL) != 0) break;
         gp_error_clear(err);
     }
-    *ret_other_run = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
+    *ret_taken = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
     return r == 0 ? take_reply(in, &reply, made, err) : r;
 }
 
@@ -180,6 +175,8 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
     struct cloud_launch c = {.journal = l->a->journal,
                              .cancel = l->a->cancel,
                              .in = in,
+                             .proof = l->req->proof,
+                             .stack = l->req->stack->name,
                              .account = l->a->account,
                              .resend_s = provider_aws.replay_max_s,
                              .settle_ms = provider_aws.settle_ms,
@@ -239,16 +236,17 @@ static void advise_reservation(const struct offer *o, const struct aws_reservati
 int aws_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct aws *a = aws_of(p);
     const struct offer *o = req->offer;
-    struct launching l = {a, req->stack->owner};
+    struct launching l = {a, req};
     if (req->replay != NULL) {
         struct cloud_launch again = launch_of(&l, req->replay);
         return cloud_launch_replay(&again, ret, err);
     }
     GP_AUTO_WHERE struct where at = {0};
-    GP_AUTO_FREE char *token = cloud_launch_token(req, a->account);
+    GP_AUTO_FREE char *token = NULL;
     GP_AUTO_STR struct str body = {0};
     const struct aws_image *image = NULL;
-    int r = aws_quota_check(a, o, req->slot_count, err);
+    int r = cloud_launch_token(req, a->account, &token, err);
+    if (r == 0) r = aws_quota_check(a, o, req->slot_count, err);
     if (r == 0) r = aws_image_by_id(a, o->region, o->image, &image, err);
     if (r == 0) r = place(a, req, &at, err);
     if (r == 0) r = place_close(a, req, &at, err);

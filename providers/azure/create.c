@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Creates nodes by one conditional PUT each (If-None-Match: *), named by slot and attempt: a name has one machine.
+/* Creates nodes by one conditional PUT each (If-None-Match: *), by slot, attempt and token: a name has one machine.
  * Azure accepts first and allocates later, so accepted requests are polled until they are placed; one that fails then
  * leaves an object behind, which is removed. One thread. */
 #include "base/gp_base.h"
@@ -7,7 +7,10 @@
 #include "providers/azure/azure_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
 #include "base/hash.h"
+#include "providers/common/intents.h"
+#include "providers/common/launched.h"
 
 #define AT_ONCE 8
 #define POLLS_AT_ONCE 32
@@ -31,8 +34,18 @@ static void creating_clear(struct creating *c) {
     free(c->at.set);
 }
 
-static char *vm_name(const char *stack, int slot, int attempt) {
-    return xasprintf("gpuprov-%s-%d-%d", stack, slot, attempt);
+/* At most 64 characters. 20 hex digits of the token: nobody without the proof key can take the name first. */
+static char *vm_name(const char *stack, int slot, int attempt, const char *token) {
+    return xasprintf("gpuprov-%.20s-%d-%d-%.20s", stack, slot, attempt, token);
+}
+
+/* The name in the body of the intent's request. */
+static char *vm_name_of(const struct intent *in) {
+    GP_AUTO_JSON json_t *body = NULL;
+    const char *name = "";
+    if (json_parse(in->body, strlen(in->body), "the request", &body, NULL) == 0)
+        name = json_str(body, "properties.osProfile.computerName", "");
+    return xstrdup(form_word(name) ? name : "unknown");
 }
 
 /* The role with which the nodes of a new launch delete themselves; NULL: none. */
@@ -77,11 +90,7 @@ static json_t *os_json(const struct create_req *req, const char *name) {
 
 static json_t *tags_json(const struct create_req *req, int slot) {
     struct tags tags;
-    tags_of_stack(&tags, req->stack);
-    tags.slot_first = slot;
-    tags.slot_count = 1;
-    tags.attempt = req->attempt;
-    tags.price_usd_per_h = req->offer->price_usd_per_h;
+    cloud_launch_tags(req, slot, 1, &tags);
     json_t *j = azure_tags_json(&tags);
     if (role_of(req) != NULL) json_object_set_new(j, AZURE_ROLE_TAG, json_string(role_of(req)));
     tags_clear(&tags);
@@ -102,8 +111,7 @@ static int on_body(void *ctx, const struct create_req *req, int slot, const char
                    struct gp_error *err) {
     const struct creating *c = ctx;
     const struct offer *o = req->offer;
-    (void)token; /* the name is it */
-    GP_AUTO_FREE char *name = vm_name(req->stack->name, slot, req->attempt);
+    GP_AUTO_FREE char *name = vm_name(req->stack->name, slot, req->attempt, token);
     if (strlen(req->user_data) > provider_azure.user_data_max)
         return gp_fail(err, GP_EINTERNAL, "the user-data has %zu bytes, Azure takes %zu", strlen(req->user_data),
                        provider_azure.user_data_max);
@@ -149,14 +157,10 @@ static void fail_as(struct slot_outcome *out, const char *what, const char *code
     out->state = SLOT_REFUSED;
 }
 
-static bool is_of(const struct resource *r, const struct intent *in) {
-    return str_eq(r->uid, in->uid) && r->slot == in->slot_first && r->attempt == in->attempt;
-}
-
 /* Takes the machine of a reply. False: it is not that of the intent. */
 static bool take(struct azure *a, const struct intent *in, const json_t *vm, struct slot_outcome *out) {
     struct resource r;
-    bool ok = azure_vm_read(a, vm, &r, NULL) == 0 && is_of(&r, in);
+    bool ok = azure_vm_read(a, vm, &r, NULL) == 0 && launched_claims(in, &r);
     if (ok) {
         resource_set(&r.zone, r.zone[0] != '\0' ? r.zone : in->zone);
         resource_clear(&out->made);
@@ -201,8 +205,7 @@ static void judge(struct creating *c, const struct intent *in, bool ended, const
         return;
     }
     if (!take(c->a, in, reply->json, out)) {
-        gp_fail(&out->err, GP_EEXISTS, "%s: a machine of another run has this name: run 'gpuprov status' first",
-                call->what);
+        gp_fail(&out->err, GP_EEXISTS, "%s: its machine has other tags now: run 'gpuprov status' first", call->what);
         out->state = SLOT_REFUSED;
         return;
     }
@@ -219,7 +222,7 @@ static void judge(struct creating *c, const struct intent *in, bool ended, const
 
 /* The call that reads the machine of an intent; texts keeps its texts. */
 static struct rest_call look_call(const struct creating *c, const struct intent *in, struct strv *texts) {
-    GP_AUTO_FREE char *name = vm_name(c->stack->name, in->slot_first, in->attempt);
+    GP_AUTO_FREE char *name = vm_name_of(in);
     char *url = vm_view_url(c->a, c->group, name), *what = azure_what("PUT", url);
     strv_take(texts, url);
     strv_take(texts, what);
@@ -304,7 +307,7 @@ static void on_send(void *ctx, const struct intent *const *in, size_t n, struct 
     GP_AUTO_FIELDS struct http_fields only_new = {0};
     http_fields_add(&only_new, "If-None-Match", "*");
     for (size_t i = 0; i < n; i++) {
-        GP_AUTO_FREE char *name = vm_name(c->stack->name, in[i]->slot_first, in[i]->attempt);
+        GP_AUTO_FREE char *name = vm_name_of(in[i]);
         char *url = vm_url(c->a, c->group, name);
         strv_take(&texts, azure_what("PUT", url));
         strv_take(&texts, url);
@@ -323,6 +326,7 @@ static void on_send(void *ctx, const struct intent *const *in, size_t n, struct 
             taken(c, in[i], &r->reply, out);
         } else if (strcmp(r->reply.code, "PreconditionFailed") == 0) {
             look(c, in[i], out); /* an earlier request of this intent, or another run */
+            out->exists = true;
         } else {
             out->state = r->rc == -GP_EUNKNOWN ? SLOT_UNKNOWN : SLOT_REFUSED;
             out->err = r->err;

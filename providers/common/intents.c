@@ -5,17 +5,24 @@
 #include "providers/common/intents.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/json.h"
+#include "providers/common/launched.h"
 
-char *cloud_launch_token(const struct create_req *req, const char *account) {
+int cloud_launch_token(const struct create_req *req, const char *account, char **ret, struct gp_error *err) {
     const struct offer *o = req->offer;
-    char hex[65];
+    char token[PROOF_TOKEN_SIZE];
+    int r = launched_need_key(req->proof, err);
+    if (r != 0) return r;
     GP_AUTO_FREE char *text =
         xasprintf("%s|instance|%d|%d|%d|%s|%s|%s|%s|%s", req->stack->uid, req->slot_first, req->slot_count,
                   req->attempt, account, o->region, o->zone, o->instance_type, spec_market_name(o->market));
-    sha256_hex(text, strlen(text), hex);
-    return xstrdup(hex);
+    proof_token(req->proof, text, token);
+    *ret = xstrdup(token);
+    return 0;
+}
+
+void cloud_launch_tags(const struct create_req *req, int slot_first, int slot_count, struct tags *ret) {
+    tags_of_launch(ret, req->stack, req->proof, slot_first, slot_count, req->attempt, req->offer->price_usd_per_h);
 }
 
 static struct intent intent_of(const struct stack *s, const char *provider, const char *region, const char *zone) {

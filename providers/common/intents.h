@@ -3,11 +3,14 @@
 #ifndef GP_COMMON_INTENTS_H
 #define GP_COMMON_INTENTS_H
 
+#include "model/tags.h"
 #include "providers/provider.h"
 
-/* The token of a launch: 64 hex digits from owner, request and place, so that only equal launches share it. Caller
- * frees. */
-char *cloud_launch_token(const struct create_req *req, const char *account);
+/* The token of a launch: 64 hex digits from the stack's proof key, request and place, so that only equal launches of
+ * holders of the key share it, and nobody else can send it first. Caller frees. -GP_EINTERNAL: no key. */
+int cloud_launch_token(const struct create_req *req, const char *account, char **ret, struct gp_error *err);
+/* The tags of the launch of those slots. The request has a key. Initialises ret; caller clears. */
+void cloud_launch_tags(const struct create_req *req, int slot_first, int slot_count, struct tags *ret);
 /* An open intent of the gang. Takes ownership of token and body. account: of the credentials; NULL: the cloud has no
  * accounts. It is kept in the intent as the member "account" of its offer. */
 void cloud_intent_nodes(const struct create_req *req, const char *account, char *token, char *body, struct intent *ret);

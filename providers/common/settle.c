@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Settles launches (settle.h): decides by lists and repeated tokens. One thread. */
+/* Settles launches (settle.h): decides by repeated tokens, and by proofs in lists. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/common/settle.h"
 
 #include "base/clock.h"
+#include "providers/common/launched.h"
 
 #define SENDS_MAX 3
-#define READS 3            /* of the list, after a reply that was lost */
-#define READS_OTHER_RUN 10 /* the other run's machines exist, or will soon */
+#define READS 3           /* of the list, which may lag behind */
+#define READS_OF_TAKEN 10 /* of names that are taken: their machines exist, so the list will show them */
 
 static int pass(const struct gp_error *why, struct gp_error *err) {
     if (err != NULL) *err = *why;
@@ -23,6 +24,7 @@ static int commit(const struct cloud_launch *l, struct resource_list *made, stru
     struct gp_error why = {0};
     for (size_t i = 0; i < made->list.len; i++) {
         struct resource *r = &made->list.items[i];
+        r->ours = true;
         if (l->price_usd_per_h >= 0) r->price_usd_per_h = l->price_usd_per_h;
         if (l->gpus >= 0) r->gpus = l->gpus;
         if (l->account != NULL) resource_set(&r->account, l->account);
@@ -55,21 +57,41 @@ static int unknown(const struct gp_error *why, struct gp_error *err) {
     return r;
 }
 
-/* Lists the machines of the intent, up to `reads` times; `least` machines are enough. */
-static int adopt(const struct cloud_launch *l, int reads, size_t least, struct resource_list *ret, bool *ret_found,
+static int pause(const struct cloud_launch *l, struct gp_error *err) {
+    if (gp_sleep(l->read_every_ms > 0 ? l->read_every_ms : 1000, l->cancel, NULL) == 0) return 0;
+    return gp_fail(err, GP_ECANCELLED, "cancelled");
+}
+
+/* Lists the machines of the intent, up to READS times; `least` machines are enough. */
+static int adopt(const struct cloud_launch *l, size_t least, struct resource_list *ret, bool *ret_found,
                  struct gp_error *err) {
     *ret_found = false;
-    for (int i = 0; i < reads; i++) {
-        GP_AUTO_RESOURCES struct resource_list made = {0};
-        if (i > 0 && gp_sleep(l->read_every_ms > 0 ? l->read_every_ms : 1000, l->cancel, NULL) != 0)
-            return gp_fail(err, GP_ECANCELLED, "cancelled");
-        int r = l->find(l->ctx, l->in, &made, err);
+    for (int i = 0; i < READS; i++) {
+        GP_AUTO_RESOURCES struct resource_list seen = {0}, made = {0};
+        int r = i > 0 ? pause(l, err) : 0;
+        if (r == 0) r = l->find(l->ctx, l->in, &seen, err);
+        if (r == 0) r = launched_pick(l->proof, l->in, &seen, &made, err);
         if (r != 0) return r;
         if (made.list.len < least) continue;
         *ret_found = true;
         return commit(l, &made, ret, err);
     }
     return 0;
+}
+
+/* The token is taken: this request created nothing. */
+static int other_run(const struct cloud_launch *l, struct resource_list *ret, struct gp_error *err) {
+    struct gp_error why = {0};
+    for (int i = 0; i < READS; i++) {
+        GP_AUTO_RESOURCES struct resource_list seen = {0}, made = {0};
+        gp_error_clear(&why);
+        int r = i > 0 ? pause(l, &why) : 0;
+        if (r == 0) r = l->find(l->ctx, l->in, &seen, &why);
+        if (r != 0) return unknown(&why, err);
+        if (launched_by_other_run(l->proof, l->in, l->stack, &seen, &made, &why) == 0)
+            return commit(l, &made, ret, err);
+    }
+    return refuse(l, &why, err);
 }
 
 /* True if a refusal is about the launch itself. A token that had created machines would return
@@ -79,32 +101,58 @@ static bool settles(const struct gp_error *why) {
            why->code == GP_EEXISTS;
 }
 
+/* The names of a repeated request are taken: by its first one, if the machines prove that launch. A list that does not
+ * show them yet decides nothing. */
+static int own_or_other_run(const struct cloud_launch *l, const struct gp_error *taken, struct resource_list *ret,
+                            struct gp_error *err) {
+    bool listed = false;
+    for (int i = 0; !listed && i < READS_OF_TAKEN; i++) {
+        GP_AUTO_RESOURCES struct resource_list seen = {0}, made = {0};
+        struct gp_error why = {0};
+        int r = i > 0 ? pause(l, &why) : 0;
+        if (r == 0) r = l->find(l->ctx, l->in, &seen, &why);
+        if (r == 0) r = launched_pick(l->proof, l->in, &seen, &made, &why);
+        if (r != 0) return unknown(&why, err);
+        if (made.list.len >= (size_t)l->in->slot_count) return commit(l, &made, ret, err);
+        listed = seen.list.len >= (size_t)l->in->slot_count;
+    }
+    return listed ? other_run(l, ret, err) : unknown(taken, err);
+}
+
+/* After a request whose outcome is unknown, at a cloud without tokens. */
+static int search(const struct cloud_launch *l, const struct gp_error *why, struct resource_list *ret,
+                  struct gp_error *err) {
+    bool found = false;
+    struct gp_error listed = {0};
+    int r = adopt(l, (size_t)l->in->slot_count, ret, &found, &listed);
+    if (r == -GP_EBILLED) return pass(&listed, err);
+    if (r == -GP_EUNKNOWN) return unknown(&listed, err);
+    return r == 0 && found ? 0 : unknown(why, err);
+}
+
 /* Sends until the outcome is known, or up to the limit. open: the cloud may have acted on an earlier
- * send. */
+ * send. The answer to a repeated token names its machines; a list only shows what somebody tagged. */
 static int send(const struct cloud_launch *l, bool open, struct resource_list *ret, struct gp_error *err) {
     struct gp_error why = {0};
-    for (int i = 0; i < SENDS_MAX && (i == 0 || l->resend_s > 0); i++) {
+    for (int i = 0; i < SENDS_MAX; i++) {
         GP_AUTO_RESOURCES struct resource_list made = {0};
-        bool found = false, other_run = false;
+        bool taken = false;
         gp_error_clear(&why);
-        int r = l->send(l->ctx, l->in, &made, &other_run, &why);
+        int r = l->send(l->ctx, l->in, &made, &taken, &why);
         if (r == 0) return commit(l, &made, ret, err);
-        if (r != -GP_EUNKNOWN && !other_run) return !open || settles(&why) ? refuse(l, &why, err) : unknown(&why, err);
+        if (taken) return open && l->own_names ? own_or_other_run(l, &why, ret, err) : other_run(l, ret, err);
+        if (r != -GP_EUNKNOWN) return !open || settles(&why) ? refuse(l, &why, err) : unknown(&why, err);
         open = true;
-        if (gp_cancelled(l->cancel)) return unknown(&why, err);
-        struct gp_error listed = {0};
-        r = adopt(l, other_run ? READS_OTHER_RUN : READS, (size_t)l->in->slot_count, ret, &found, &listed);
-        if (r == -GP_EBILLED) return pass(&listed, err);
-        for (size_t k = 0; r == 0 && other_run && k < ret->list.len; k++) ret->list.items[k].other_run = true;
-        if (r == 0 && found) return 0;
-        if (r != 0) return unknown(&why, err);
-        if (other_run) return refuse(l, &why, err);
+        if (gp_cancelled(l->cancel)) break;
+        if (l->resend_s == 0) return search(l, &why, ret, err);
+        if (i + 1 < SENDS_MAX && pause(l, NULL) != 0) break;
     }
     return unknown(&why, err);
 }
 
 int cloud_launch_run(const struct cloud_launch *l, struct resource_list *ret, struct gp_error *err) {
-    return send(l, false, ret, err);
+    int r = launched_need_key(l->proof, err);
+    return r != 0 ? r : send(l, false, ret, err);
 }
 
 /* No machine exists and the request is not repeated: it is older than resend_s, or the cloud has no tokens. */
@@ -122,11 +170,13 @@ int cloud_launch_replay(const struct cloud_launch *l, struct resource_list *ret,
     size_t least = l->resend_s == 0 && over ? 1 : (size_t)in->slot_count;
     bool found = false;
     struct gp_error why = {0};
-    int r = adopt(l, READS, least, ret, &found, &why);
+    int r = launched_need_key(l->proof, err);
+    if (r != 0) return r;
+    if (l->resend_s > 0 && age_s <= l->resend_s) return send(l, true, ret, err);
+    r = adopt(l, least, ret, &found, &why);
     if (r == -GP_EBILLED) return pass(&why, err);
     if (r != 0) return unknown(&why, err);
     if (found) return 0;
-    if (l->resend_s > 0 && age_s <= l->resend_s) return send(l, true, ret, err);
     if (over) return left_nothing(l, err);
     gp_fail(&why, GP_EUNKNOWN, "%s: the launch of nodes %d..%d is not listed yet", in->provider, in->slot_first,
             in->slot_first + in->slot_count - 1);

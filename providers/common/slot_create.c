@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates a gang with one request per machine: commits the intents, sends them, records each reply's
- * outcome, polls accepted requests until they are placed, settles lost replies by tags, reports the worst. */
+ * outcome, polls accepted requests until they are placed, settles lost replies, reports the worst. */
 #include "base/gp_base.h"
 
 #include "providers/common/slot_create.h"
@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "providers/common/intents.h"
+#include "providers/common/launched.h"
 
 #define SENDS_MAX 3 /* of one token */
 #define READS_APART_MS 1000
@@ -17,6 +18,7 @@ struct slot {
     struct slot_outcome out;
     bool ended;    /* its intent is ended in the journal */
     bool repeated; /* sent once more after the lists had shown nothing */
+    bool rivals;   /* the last list showed several machines that may be it */
     int sends;
 };
 struct slots {
@@ -38,8 +40,9 @@ static int add_intent(const struct slot_create *c, const struct create_req *req,
     struct intent in;
     one.slot_first = slot;
     one.slot_count = 1;
-    GP_AUTO_FREE char *token = cloud_launch_token(&one, c->account);
-    int r = c->ops->body(c->ctx, req, slot, token, &body, err);
+    GP_AUTO_FREE char *token = NULL;
+    int r = cloud_launch_token(&one, c->account, &token, err);
+    if (r == 0) r = c->ops->body(c->ctx, req, slot, token, &body, err);
     if (r != 0) return r;
     cloud_intent_nodes(&one, c->account, GP_STEAL(token), xstrdup(body.s), &in);
     in.operation = xstrdup("");
@@ -72,6 +75,7 @@ static void made(struct slots *all, struct slot *s) {
     if (m->price_usd_per_h < 0) m->price_usd_per_h = price;
     if (m->gpus < 0) m->gpus = gpus;
     if (m->account[0] == '\0') resource_set(&m->account, all->c->account);
+    m->ours = true;
     vec_push(&one.list, *m);
     if (journal_intent_done(all->c->journal, s->in->id, &one, &why) == 0) s->ended = true;
     else note_billed(all, m->id, "was launched, but not recorded", &why);
@@ -108,11 +112,35 @@ static void accepted(struct slots *all, struct slot *s) {
         if (r == 0) resource_set(&s->in->operation, s->out.operation);
     }
     if (s->out.made.account[0] == '\0') resource_set(&s->out.made.account, all->c->account);
+    s->out.made.ours = true;
     if (r == 0 && s->out.made.id[0] != '\0') r = journal_resource_put(all->c->journal, &s->out.made, &why);
     if (r != 0) note_billed(all, s->out.made.id, "was requested, but not recorded", &why);
 }
 
+/* A machine has the name of the request, which only holders of the key can know before it is used: an earlier request
+ * of this intent made it, or another run. */
+static void existing(struct slots *all, struct slot *s) {
+    GP_AUTO_RESOURCES struct resource_list one = {0}, proven = {0};
+    struct gp_error why = {0};
+    bool before = s->sends > 1 || all->req->replay != NULL;
+    s->out.exists = false;
+    if (s->out.made.id[0] == '\0' && s->out.state != SLOT_REFUSED) { /* read again */
+        s->out.state = SLOT_UNKNOWN;
+        if (s->out.err.code == GP_OK) gp_fail(&s->out.err, GP_EUNKNOWN, "its machine exists, but could not be read");
+        return;
+    }
+    if (s->out.made.id[0] != '\0') resource_list_add(&one, &s->out.made);
+    int r = launched_by_other_run(all->req->proof, s->in, all->req->stack->name, &one, &proven, &why);
+    if (r == 0) s->out.made.other_run = true;
+    if (r == 0 || (before && launched_proven(all->req->proof, s->in, &s->out.made))) return;
+    resource_clear(&s->out.made); /* not ours: nothing is to be removed */
+    resource_init(&s->out.made, RES_INSTANCE, all->c->ops->provider);
+    s->out.state = SLOT_REFUSED;
+    s->out.err = why;
+}
+
 static void record(struct slots *all, struct slot *s) {
+    if (s->out.exists) existing(all, s);
     switch (s->out.state) {
     case SLOT_MADE: made(all, s); break;
     case SLOT_REFUSED: refused(all, s); break;
@@ -210,24 +238,24 @@ static void wait_for_placement(struct slots *all) {
 
 /* --- lost replies --- */
 
-static bool is_of(const struct resource *r, const struct intent *in) {
-    return r->kind == RES_INSTANCE && str_eq(r->uid, in->uid) && r->slot == in->slot_first && r->attempt == in->attempt;
-}
-
-/* One list for all unknown slots; the listed ones are created. */
+/* One list for all unknown slots; those that it proves are created. */
 static int adopt(struct slots *all, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     int r = all->c->ops->list(all->c->ctx, all->req->offer->region, all->req->stack->uid, &seen, err);
     if (r != 0) return r;
     for (size_t i = 0; i < all->n; i++) {
         struct slot *s = &all->items[i];
-        for (size_t k = 0; is_open(s, SLOT_UNKNOWN) && k < seen.list.len; k++) {
-            if (!is_of(&seen.list.items[k], s->in)) continue;
-            resource_clear(&s->out.made);
-            resource_copy(&s->out.made, &seen.list.items[k]);
-            s->out.state = SLOT_MADE;
-            made(all, s);
-        }
+        GP_AUTO_RESOURCES struct resource_list one = {0};
+        struct gp_error why = {0};
+        if (!is_open(s, SLOT_UNKNOWN)) continue;
+        s->rivals = launched_pick(all->req->proof, s->in, &seen, &one, &why) != 0;
+        if (s->rivals) s->out.err = why;
+        if (one.list.len == 0) continue;
+        resource_clear(&s->out.made);
+        s->out.made = one.list.items[0]; /* moves it */
+        vec_free(&one.list);
+        s->out.state = SLOT_MADE;
+        made(all, s);
     }
     return 0;
 }
@@ -235,7 +263,7 @@ static int adopt(struct slots *all, struct gp_error *err) {
 /* The clock may have been set back since the intent, so a cloud without tokens needs its own condition. */
 static bool may_send_again(const struct slots *all, const struct slot *s) {
     int64_t max_s = all->c->ops->replay_max_s;
-    return max_s > 0 && clock_wall_s() - s->in->created_s < max_s && s->sends < SENDS_MAX;
+    return max_s > 0 && !s->rivals && clock_wall_s() - s->in->created_s < max_s && s->sends < SENDS_MAX;
 }
 
 /* No list shows it, and the longest lag of a list has passed. */
@@ -257,7 +285,7 @@ static bool is_placing(const struct slot *s) {
 /* Without tokens the lists must have been quiet for their lag. A body is too old when its times are. */
 static bool may_repeat(const struct slots *all, const struct slot *s) {
     int64_t age_s = clock_wall_s() - s->in->created_s;
-    return !s->repeated && !is_placing(s) && age_s >= 0 && age_s < all->c->ops->repeat_max_s;
+    return !s->repeated && !s->rivals && !is_placing(s) && age_s >= 0 && age_s < all->c->ops->repeat_max_s;
 }
 
 static void send_again(struct slots *all, bool (*may)(const struct slots *all, const struct slot *s)) {
@@ -281,11 +309,13 @@ static void send_again(struct slots *all, bool (*may)(const struct slots *all, c
     free(some.items);
 }
 
-static bool any_to_repeat(const struct slots *all) {
+static bool any_may(const struct slots *all, bool (*may)(const struct slots *all, const struct slot *s)) {
     for (size_t i = 0; i < all->n; i++)
-        if (is_open(&all->items[i], SLOT_UNKNOWN) && may_repeat(all, &all->items[i])) return true;
+        if (is_open(&all->items[i], SLOT_UNKNOWN) && may(all, &all->items[i])) return true;
     return false;
 }
+
+static bool sent_twice(const struct slots *all, const struct slot *s) { return s->sends > 1 && may_send_again(all, s); }
 
 /* Runs until no outcome is unknown, or no more can be learned now. */
 static void settle(struct slots *all) {
@@ -293,20 +323,19 @@ static void settle(struct slots *all) {
     int quiet = 0; /* lists after the lag that did not show the unknown slots */
     while (count_open(all, SLOT_UNKNOWN) > 0) {
         struct gp_error why = {0};
-        if (adopt(all, &why) != 0 || count_open(all, SLOT_UNKNOWN) == 0) return;
-        bool over = clock_left_ms(until) == 0 || (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
-        bool sent = false;
-        for (size_t i = 0; i < all->n; i++)
-            sent = sent || (is_open(&all->items[i], SLOT_UNKNOWN) && may_send_again(all, &all->items[i]));
-        if (gp_cancelled(all->c->cancel)) return;
-        if (sent) {
+        bool again = any_may(all, may_send_again);
+        if (again && gp_cancelled(all->c->cancel)) return;
+        if (again) { /* its answer decides; a list only shows what somebody tagged */
+            if (any_may(all, sent_twice) && gp_sleep(READS_APART_MS, all->c->cancel, NULL) != 0) return;
             send_again(all, may_send_again);
             quiet = 0;
             continue;
         }
+        if (adopt(all, &why) != 0 || count_open(all, SLOT_UNKNOWN) == 0 || gp_cancelled(all->c->cancel)) return;
+        bool over = clock_left_ms(until) == 0 || (clock_wall_s() - all->began_s) * 1000 > all->c->ops->settle_ms;
         if (all->c->ops->replay_max_s > 0 && !over) return; /* tokens are repeated later instead of waiting */
         quiet = over ? quiet + 1 : 0;
-        if (quiet >= 2 && any_to_repeat(all)) {
+        if (quiet >= 2 && any_may(all, may_repeat)) {
             send_again(all, may_repeat);
             until = clock_deadline(all->c->ops->settle_ms);
             all->began_s = clock_wall_s();
@@ -315,7 +344,7 @@ static void settle(struct slots *all) {
         }
         if (quiet >= 2) {
             for (size_t i = 0; i < all->n; i++)
-                if (is_open(&all->items[i], SLOT_UNKNOWN) && !is_placing(&all->items[i]))
+                if (is_open(&all->items[i], SLOT_UNKNOWN) && !is_placing(&all->items[i]) && !all->items[i].rivals)
                     left_nothing(all, &all->items[i]);
             return;
         }
@@ -369,7 +398,8 @@ int slot_create(const struct slot_create *c, const struct create_req *req, struc
     struct intent_list list = {0};
     struct slots all = {.c = c, .req = req, .ret = ret};
     struct intent replayed = {0};
-    int r = 0;
+    int r = launched_need_key(req->proof, err);
+    if (r != 0) return r;
     if (gp_cancelled(c->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
     if (req->replay != NULL) {
         replayed = *req->replay;

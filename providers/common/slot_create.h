@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gang at a cloud whose create request creates one machine. Each slot has one intent, token and body, all
  * committed before the first request. Each id is committed as soon as the cloud returns it. Lost replies
- * are settled by tags. Placement is decided before the call returns. A provider supplies the table of its
- * requests. Blocks on the network through that table only. One thread. */
+ * are settled by repeated requests where names or tokens are exclusive, else by proofs in tags (launched.h).
+ * Placement is decided before the call returns. A provider supplies the table of its requests. Blocks on the
+ * network through that table only. One thread. */
 #ifndef GP_PROVIDERS_SLOT_CREATE_H
 #define GP_PROVIDERS_SLOT_CREATE_H
 
@@ -17,6 +18,9 @@ enum slot_state {
 /* Of one intent. Zeroed with resource_init(&made, RES_INSTANCE, provider) before each use. */
 struct slot_outcome {
     enum slot_state state;
+    /* Of send: refused because a machine has its name. `made` is that machine by its tags, with the state that it would
+     * have as ours. No id: SLOT_REFUSED: it has the tags of another stack or launch; else it could not be read. */
+    bool exists;
     struct resource made; /* tags included: owner, stack, uid, slot, attempt, region, zone */
     char *operation;      /* the cloud's operation; owned; NULL: poll by made.id or by tags */
     struct gp_error err;
@@ -43,7 +47,7 @@ struct slot_ops {
     void (*send)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret);
     /* Polls n accepted requests: on entry ret[i] has the operation and id known so far, state SLOT_ACCEPTED. */
     void (*poll)(void *ctx, const struct intent *const *in, size_t n, struct slot_outcome *ret);
-    /* Machines with this uid in the region, by tags. */
+    /* Machines with this uid in the region, by tags: candidates. */
     int (*list)(void *ctx, const char *region, const char *uid, struct resource_list *ret, struct gp_error *err);
     /* Starts the termination of machines; missing ones are success. */
     int (*destroy)(void *ctx, const struct resource_list *what, struct gp_error *err);
@@ -64,6 +68,8 @@ struct slot_create {
  *   -GP_EBILLED    a failed machine could not be removed, or an id could not be recorded: its id is
  *                  in err
  *   -GP_ECANCELLED cancelled before the first request
+ *   -GP_EREACH     another run has the name of a machine, and that has no proof (launched_by_other_run)
+ *   -GP_EINTERNAL  no proof key
  *   the cloud's refusal (err->scope as usual), intents ended */
 int slot_create(const struct slot_create *c, const struct create_req *req, struct resource_list *ret,
                 struct gp_error *err);

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Creates the gang with one instances.bulkInsert: intent first, then the call with a requestId, then its operation,
  * where Google refuses what it has no capacity for. The rule between the nodes is inserted side by side with it; nodes
- * without their rule do not count. The deadline is read back from the instances before they count. A
- * lost reply is settled by labels; only when they show no node is the same request sent again. One thread. */
+ * without their rule do not count. The deadline is read back from the instances before they count. After a
+ * lost reply the same request is sent again (common/settle.h). One thread. */
 #include "base/gp_base.h"
 
 #include "providers/google/google_int.h"
 
 #include "base/clock.h"
 #include "providers/common/intents.h"
+#include "providers/common/launched.h"
 #include "providers/common/settle.h"
 
 /* --- the body --- */
 
 static int labels_of(const struct create_req *req, json_t **ret, struct gp_error *err) {
     struct tags tags;
-    tags_of_stack(&tags, req->stack);
-    tags.slot_first = req->slot_first;
-    tags.slot_count = req->slot_count;
-    tags.attempt = req->attempt;
-    tags.price_usd_per_h = req->offer->price_usd_per_h; /* at the time of purchase */
+    cloud_launch_tags(req, req->slot_first, req->slot_count, &tags);
     *ret = google_tags_encode(&tags);
     tags_clear(&tags);
     if (*ret != NULL) return 0;
@@ -91,7 +88,7 @@ static void add_options(const struct create_req *req, json_t *properties) {
 }
 
 static int build(const struct google *g, const struct create_req *req, const struct google_image *image,
-                 const struct google_nics *nics, char **ret, struct gp_error *err) {
+                 const struct google_nics *nics, const char *token, char **ret, struct gp_error *err) {
     const struct offer *o = req->offer;
     GP_AUTO_JSON json_t *labels = NULL;
     GP_AUTO_FREE char *tag = google_tag_name(req->stack->uid);
@@ -104,7 +101,7 @@ static int build(const struct google *g, const struct create_req *req, const str
     if (r != 0) return r;
     json_t *names = json_object();
     for (int i = 0; i < req->slot_count; i++) {
-        GP_AUTO_FREE char *name = google_instance_name(req->stack->uid, req->slot_first + i, req->attempt, o->zone);
+        GP_AUTO_FREE char *name = google_instance_name(req->stack->uid, req->slot_first + i, req->attempt, token);
         json_object_set_new(names, name, json_object());
     }
     snprintf(count, sizeof count, "%d", req->slot_count);
@@ -123,22 +120,23 @@ static int build(const struct google *g, const struct create_req *req, const str
 
 struct launching {
     struct google *g;
-    const char *owner;
+    const struct create_req *req;
     const struct stack *stack;
     char *network; /* of the rule between the nodes; NULL: one node, or an earlier launch made it */
 };
 
-/* All instances of the intent, in any state. */
+/* All instances with the names of the intent's request, in any state. */
 static int read_back(const struct launching *l, const struct intent *in, struct resource_list *ret,
                      struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
-    struct google_wanted w = {.owner = l->owner, .uid = in->uid};
-    int r = google_list_zone(l->g, in->zone, &w, &all, err);
+    GP_AUTO_JSON json_t *body = NULL;
+    struct google_wanted w = {.owner = l->stack->owner, .uid = in->uid};
+    int r = json_parse(in->body, strlen(in->body), "the request in the journal", &body, err);
+    if (r == 0) r = google_list_zone(l->g, in->zone, &w, &all, err);
+    const json_t *names = json_at(body, "perInstanceProperties");
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct resource *one = &all.list.items[i];
-        if (str_eq(one->uid, in->uid) && one->attempt == in->attempt && one->slot >= in->slot_first &&
-            one->slot < in->slot_first + in->slot_count)
-            resource_list_add(ret, one);
+        if (launched_claims(in, one) && json_object_get(names, one->id) != NULL) resource_list_add(ret, one);
     }
     return r;
 }
@@ -148,11 +146,11 @@ static bool is_placed(const struct resource *r) {
     return r->state == RES_RUNNING || (r->state == RES_PENDING && str_starts(r->state_reason, "STAGING"));
 }
 
-static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
+static int find(void *ctx, const struct intent *in, struct resource_list *seen, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     int r = read_back(ctx, in, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++)
-        if (is_placed(&all.list.items[i])) resource_list_add(made, &all.list.items[i]);
+        if (is_placed(&all.list.items[i])) resource_list_add(seen, &all.list.items[i]);
     return r;
 }
 
@@ -217,8 +215,7 @@ static int end_members(struct launching *l, const struct intent *in, struct goog
     return r;
 }
 
-static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
-                struct gp_error *err) {
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_taken, struct gp_error *err) {
     struct launching *l = ctx;
     struct google *g = l->g;
     GP_AUTO_RULE_CALL struct google_rule_call rule = {0};
@@ -229,7 +226,6 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
     struct rest_result sent[2] = {0};
     struct rest_call calls[2] = {{.what = what, .method = "POST", .url = url, .body = in->body, .flags = REST_ONCE}};
     struct gp_error why = {0}, refused = {0};
-    *ret_other_run = false;
     int members = both ? google_members_begin(g, l->stack, l->network, &rule, err) : 0;
     if (members != 0) return members;
     calls[1] = rule.call;
@@ -250,9 +246,9 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
         return members;
     }
     if (r == 0) return take_nodes(l, in, made, err);
-    /* The names are this launch's own: an earlier request made them. */
-    if (r == -GP_EEXISTS) r = cloud_to_unknown(&why);
-    if (r != -GP_EUNKNOWN && accepted && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
+    /* A repeated request is answered by its requestId while Google knows it. */
+    *ret_taken = r == -GP_EEXISTS;
+    if (r != -GP_EUNKNOWN && r != -GP_EEXISTS && accepted && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;
     if (err != NULL) *err = why;
     return r;
 }
@@ -261,8 +257,11 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
     struct cloud_launch c = {.journal = l->g->journal,
                              .cancel = l->g->cancel,
                              .in = in,
+                             .proof = l->req->proof,
+                             .stack = l->stack->name,
                              .account = l->g->project,
                              .resend_s = provider_google.replay_max_s,
+                             .own_names = true,
                              .settle_ms = provider_google.settle_ms,
                              .ctx = l,
                              .send = send,
@@ -332,16 +331,17 @@ static int launch(struct launching *l, const struct create_req *req, struct reso
     GP_AUTO_NICS struct google_nics nics = {0};
     GP_AUTO_FREE char *body = NULL;
     char uuid[37];
-    GP_AUTO_FREE char *token = cloud_launch_token(req, g->project);
-    google_uuid(token, uuid);
-    int r = google_quota_check(g, o, req->slot_count, err);
+    GP_AUTO_FREE char *token = NULL;
+    int r = cloud_launch_token(req, g->project, &token, err);
+    if (r == 0) r = google_quota_check(g, o, req->slot_count, err);
     if (r == 0) r = google_image_by_id(g, o->image, &image, err);
     if (r == 0) r = place(g, req, &l->network, err);
     if (r == 0) r = google_nics_choose(g, req->spec, &req->spec->offers.items[o->spec_index], &at, &nics, err);
     if (r == 0 && g->cache->members_refused && req->spec->nodes > 1)
         r = google_members_ensure(g, req->stack, l->network, err);
-    if (r == 0) r = build(g, req, image, &nics, &body, err);
+    if (r == 0) r = build(g, req, image, &nics, token, &body, err);
     if (r != 0) return r;
+    google_uuid(token, uuid);
     if (req->spec->nodes < 2) drop(&l->network);
     struct intent in;
     cloud_intent_nodes(req, g->project, xstrdup(uuid), GP_STEAL(body), &in);
@@ -355,7 +355,7 @@ static int launch(struct launching *l, const struct create_req *req, struct reso
 }
 
 int google_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
-    struct launching l = {.g = google_of(p), .owner = req->stack->owner, .stack = req->stack};
+    struct launching l = {.g = google_of(p), .req = req, .stack = req->stack};
     int r = req->replay != NULL ? replay(&l, req, ret, err) : launch(&l, req, ret, err);
     free(l.network);
     return r;

@@ -253,7 +253,9 @@ int google_disk_read(const json_t *item, struct resource *ret, struct gp_error *
 /* Instances of one zone. */
 int google_list_zone(struct google *g, const char *zone, const struct google_wanted *w, struct resource_list *ret,
                      struct gp_error *err);
-char *google_instance_name(const char *uid, int slot, int attempt, const char *zone);        /* caller frees */
+/* At most 63 characters. 20 hex digits of the launch's token: nobody without the proof key can take the name first, and
+ * launches in two zones have two. Caller frees. */
+char *google_instance_name(const char *uid, int slot, int attempt, const char *token);
 int google_delete(struct google *g, const struct resource_list *what, struct gp_error *err); /* instances of it */
 
 /* --- the cache of one open provider --- */
@@ -279,7 +281,7 @@ int google_prepare(struct provider *p, const struct prepare_req *req, struct gp_
 int google_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err);
 int google_list(struct provider *p, const struct list_req *req, struct resource_list *ret, struct gp_error *err);
 int google_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err);
-int google_tag_late(struct provider *p, const struct resource_list *what, const char *key, const char *value,
+int google_tag_late(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                     struct gp_error *err);
 int google_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err);
 int google_doctor(struct str *text, bool *ret_usable, struct gp_error *err);

@@ -73,17 +73,20 @@ static int set_place(struct resource *r, const json_t *item, const char *what, s
 
 /* --- instances --- */
 
-char *google_instance_name(const char *uid, int slot, int attempt, const char *zone) {
-    char uuid[37];
-    google_uuid(zone, uuid); /* two runs may try two zones at once */
-    return xasprintf("gpuprov-%s-%d-%d-%.4s", uid, slot, attempt, uuid);
+#define TOKEN_DIGITS 20 /* of a name */
+
+char *google_instance_name(const char *uid, int slot, int attempt, const char *token) {
+    return xasprintf("gpuprov-%s-%d-%d-%.*s", uid, slot, attempt, TOKEN_DIGITS, token);
 }
 
-/* The node's index within its gang, which only its name has. -1: the name is not the one that its labels give it. */
-static int index_of(const struct tags *t, const char *name, const char *zone) {
+/* The node's index within its gang, which only its name has. -1: the name is not one that its labels give it. */
+static int index_of(const struct tags *t, const char *name) {
     for (int i = 0; i < t->slot_count; i++) {
-        GP_AUTO_FREE char *expected = google_instance_name(t->uid, t->slot_first + i, t->attempt, zone);
-        if (strcmp(expected, name) == 0) return i;
+        GP_AUTO_FREE char *begin = google_instance_name(t->uid, t->slot_first + i, t->attempt, "");
+        const char *digits = name + strlen(begin);
+        if (str_starts(name, begin) && strlen(digits) == TOKEN_DIGITS &&
+            strspn(digits, "0123456789abcdef") == TOKEN_DIGITS)
+            return i;
     }
     return -1;
 }
@@ -128,7 +131,7 @@ int google_instance_read(const json_t *item, struct resource *ret, struct gp_err
     int rc = set_place(ret, item, "an instance", err);
     if (rc != 0) return rc;
     google_tags_decode(json_at(item, "labels"), &tags);
-    int index = tags.uid[0] != '\0' && tags.slot_count > 0 ? index_of(&tags, ret->id, ret->zone) : 0;
+    int index = tags.uid[0] != '\0' && tags.slot_count > 0 ? index_of(&tags, ret->id) : 0;
     tags_to_resource(&tags, index >= 0 ? index : TAGS_SLOTS_MAX, ret);
     tags_clear(&tags);
     const char *status = json_str(item, "status", ""), *type = google_last(json_str(item, "machineType", ""));

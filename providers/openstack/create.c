@@ -20,20 +20,12 @@ struct launching {
     bool addresses;     /* each server needs a floating IP */
 };
 
-static void slot_tags(const struct create_req *req, int slot, struct tags *ret) {
-    tags_of_stack(ret, req->stack);
-    ret->slot_first = slot;
-    ret->slot_count = 1;
-    ret->attempt = req->attempt;
-    ret->price_usd_per_h = req->offer->price_usd_per_h;
-}
-
 static int on_body(void *ctx, const struct create_req *req, int slot, const char *token, struct str *out,
                    struct gp_error *err) {
     const struct launching *l = ctx;
     const struct offer *offer = req->offer;
     struct tags t;
-    slot_tags(req, slot, &t);
+    cloud_launch_tags(req, slot, 1, &t);
     json_t *metadata = os_metadata(&t);
     tags_clear(&t);
     if (metadata == NULL)
@@ -62,7 +54,7 @@ static int on_body(void *ctx, const struct create_req *req, int slot, const char
 /* The server of an accepted request, before a reply with all of it. */
 static void set_made(const struct launching *l, const struct intent *in, const char *id, struct resource *made) {
     struct tags t;
-    slot_tags(l->req, in->slot_first, &t);
+    cloud_launch_tags(l->req, in->slot_first, 1, &t);
     t.attempt = in->attempt;
     tags_to_resource(&t, 0, made);
     tags_clear(&t);
@@ -127,7 +119,7 @@ static void judge(struct launching *l, const struct intent *in, struct resource 
         return;
     }
     if (l->addresses) {
-        slot_tags(l->req, in->slot_first, &t);
+        cloud_launch_tags(l->req, in->slot_first, 1, &t);
         t.attempt = in->attempt;
         int r = os_address_ensure(l->o, in, &t, server, &missing, &ret->err);
         tags_clear(&t);
@@ -182,6 +174,11 @@ static void on_poll(void *ctx, const struct intent *const *in, size_t n, struct 
     free(calls);
 }
 
+/* A server without the proof of a launch of the stack gets no address, is not waited for and not ended. */
+static bool is_candidate(const struct launching *l, const struct resource *s, const char *uid) {
+    return str_eq(s->uid, uid) && str_eq(s->owner, l->o->base.owner) && proof_launch_holds(l->req->proof, s);
+}
+
 /* Of a request without a reply: the servers that were built. One in BUILD is waited for, and one in ERROR is removed:
  * neither is a node yet. Read at least twice: one list that lacks a server proves nothing. */
 static int on_list(void *ctx, const char *region, const char *uid, struct resource_list *ret, struct gp_error *err) {
@@ -194,12 +191,12 @@ static int on_list(void *ctx, const char *region, const char *uid, struct resour
         int r = os_servers_list(l->o, region, &all, err);
         for (size_t i = 0; r == 0 && i < all.list.len; i++) {
             struct resource *s = &all.list.items[i];
-            if (!str_eq(s->uid, uid) || !str_eq(s->owner, l->o->base.owner)) continue;
+            if (!is_candidate(l, s, uid)) continue;
             bool missing = false;
             struct tags t;
             if (s->state == RES_RUNNING && l->addresses) {
                 struct intent of = {.uid = s->uid, .region = s->region, .deadline_s = s->expires_s};
-                slot_tags(l->req, s->slot, &t);
+                cloud_launch_tags(l->req, s->slot, 1, &t);
                 t.attempt = s->attempt;
                 r = os_address_ensure(l->o, &of, &t, s, &missing, err);
                 tags_clear(&t);
@@ -211,8 +208,7 @@ static int on_list(void *ctx, const char *region, const char *uid, struct resour
         vec_free(&failed.list);
         for (size_t i = 0; r == 0 && building == 0 && round > 0 && i < all.list.len; i++) {
             const struct resource *s = &all.list.items[i];
-            if (str_eq(s->uid, uid) && str_eq(s->owner, l->o->base.owner) && s->state == RES_RUNNING)
-                resource_list_add(ret, s);
+            if (is_candidate(l, s, uid) && s->state == RES_RUNNING) resource_list_add(ret, s);
         }
         if (r != 0 || (building == 0 && round > 0)) return r;
         if (clock_left_ms(until) == 0)

@@ -9,6 +9,7 @@
 #include "base/form.h"
 #include "base/hash.h"
 #include "model/labels.h"
+#include "providers/common/intents.h"
 #include "providers/common/slot_create.h"
 
 /* The script is in base64, so that no quotes of it meet those of RunPod's way to a command line. */
@@ -22,11 +23,7 @@ static json_t *environment(const struct create_req *req, int slot) {
     GP_AUTO_FREE char *script = base64_text(req->user_data, strlen(req->user_data));
     struct tags tags;
     json_t *env = json_object();
-    tags_of_stack(&tags, req->stack);
-    tags.slot_first = slot;
-    tags.slot_count = 1;
-    tags.attempt = req->attempt;
-    tags.price_usd_per_h = req->offer->price_usd_per_h;
+    cloud_launch_tags(req, slot, 1, &tags);
     labels_write(&labels_runpod, &tags, &labels);
     for (size_t i = 0; i < labels.list.len; i++)
         json_object_set_new(env, labels.list.items[i].key, json_string(labels.list.items[i].value));
@@ -157,7 +154,8 @@ static bool is_before(const struct resource *a, const struct resource *b) {
     return strcmp(a->id, b->id) < 0;
 }
 
-/* Two runs may have launched one stack under two uids: that of the oldest pod stays, the other one ends its pods. */
+/* Two runs may have launched one stack under two uids: that of the oldest pod stays, the other one ends its pods. A pod
+ * without the proof of a launch with this login key is somebody else's: nothing is ended because of it. */
 static int yield_to_older(struct runpod *r, const struct create_req *req, struct resource_list *made,
                           struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
@@ -168,7 +166,8 @@ static int yield_to_older(struct runpod *r, const struct create_req *req, struct
     for (size_t i = 0; i < made->list.len; i++)
         if (is_before(&made->list.items[i], first)) first = &made->list.items[i];
     for (size_t i = 0; i < all.list.len; i++)
-        if (is_before(&all.list.items[i], first)) first = &all.list.items[i];
+        if (proof_launch_holds(req->proof, &all.list.items[i]) && is_before(&all.list.items[i], first))
+            first = &all.list.items[i];
     if (first == NULL || str_eq(first->uid, req->stack->uid)) return 0;
     int rc = runpod_destroy(&r->base, made, &why);
     if (rc != 0)

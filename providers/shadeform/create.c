@@ -10,6 +10,7 @@
 #include "base/form.h"
 #include "base/hash.h"
 #include "providers/common/account_list.h"
+#include "providers/common/intents.h"
 #include "providers/common/slot_send.h"
 
 #define AT_ONCE 8 /* beside the pace of requests */
@@ -24,11 +25,7 @@ struct launching {
 static json_t *tags_json(const struct create_req *req, int slot) {
     GP_AUTO_LABELS struct label_list labels = {0};
     struct tags tags;
-    tags_of_stack(&tags, req->stack);
-    tags.slot_first = slot;
-    tags.slot_count = 1;
-    tags.attempt = req->attempt;
-    tags.price_usd_per_h = req->offer->price_usd_per_h;
+    cloud_launch_tags(req, slot, 1, &tags);
     bool whole = labels_write(&labels_shadeform, &tags, &labels);
     tags_clear(&tags);
     if (!whole) return NULL;

@@ -101,6 +101,7 @@ static void test_create(void **state) {
                              .slot_first = 0,
                              .slot_count = 2,
                              .attempt = 1,
+                             .proof = one_stack_key(),
                              .login_pubkey = w.pubkey,
                              .user_data = w.ops->user_data ? "#cloud-config\n{}\n" : "",
                              .host_key_private = "",
@@ -109,6 +110,7 @@ static void test_create(void **state) {
     assert_int_equal(count_live(&w.made, node_kind()), 2);
     assert_non_null(by_slot(&w.made, 0));
     assert_non_null(by_slot(&w.made, 1));
+    for (size_t i = 0; i < w.made.list.len; i++) assert_true(w.ops->own_list || w.made.list.items[i].ours);
     /* Before create returned: intent done, ids on disk. */
     OK(journal_intents(w.journal, w.stack.uid, 1U << INTENT_OPEN, &intents, err));
     assert_int_equal(intents.list.len, 0);
@@ -138,6 +140,10 @@ static void check_listed(struct provider *p) {
         assert_string_equal(r->uid, w.stack.uid);
         assert_string_equal(r->spec_hash, w.stack.spec_hash);
         assert_int_equal(r->attempt, 1);
+        if (!w.ops->own_list) { /* what everybody in the account may write has proofs */
+            assert_true(proof_launch_holds(one_stack_key(), r));
+            assert_true(proof_deadline_holds(one_stack_key(), r));
+        }
         assert_int_equal(r->billed, w.ops->billed);
         if (r->kind != RES_HOST) assert_int_equal(r->expires_s, w.stack.expires_s);
         assert_true(r->public_ip[0] != '\0' || r->private_ip[0] != '\0' || r->dial_socket[0] != '\0');
@@ -174,14 +180,12 @@ static void test_tag(void **state) {
     need_world();
     if (w.ops->tag == NULL) skip();
     GP_AUTO_RESOURCES struct resource_list l = {0};
-    GP_AUTO_RESOURCES struct resource_list one = {0};
-    struct resource copy = {0};
-    resource_copy(&copy, by_slot(&w.made, 1));
-    vec_push(&one.list, copy);
-    OK(w.ops->tag(w.p, &one, "hostkey", "SHA256:contractcontractcontractcontractcontractcon", err));
+    OK(one_stack_prove(w.p, by_slot(&w.made, 1), err));
     list_nodes(w.p, 2, &l);
-    assert_string_equal(by_slot(&l, 1)->host_keys, "SHA256:contractcontractcontractcontractcontractcon");
-    assert_string_not_equal(by_slot(&l, 0)->host_keys, "SHA256:contractcontractcontractcontractcontractcon");
+    assert_string_equal(by_slot(&l, 1)->host_keys, ONE_STACK_HOST_KEY);
+    assert_string_not_equal(by_slot(&l, 0)->host_keys, ONE_STACK_HOST_KEY);
+    assert_true(proof_machine_holds(one_stack_key(), by_slot(&l, 1)));
+    assert_false(proof_machine_holds(one_stack_key(), by_slot(&l, 0)));
 }
 
 static void test_foreign_owner(void **state) {

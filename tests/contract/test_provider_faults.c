@@ -30,6 +30,7 @@ static struct create_req request(const struct offer *o, const struct intent *rep
                                .slot_first = replay ? replay->slot_first : 0,
                                .slot_count = replay ? replay->slot_count : 2,
                                .attempt = replay ? replay->attempt : 1,
+                               .proof = one_stack_key(),
                                .login_pubkey = w.pubkey,
                                .user_data = w.ops->user_data ? "#cloud-config\n{}\n" : "",
                                .host_key_private = "",
@@ -98,12 +99,9 @@ static void test_story(void **state) {
     create_gang();
     check_nodes(2);
     if (w.ops->tag != NULL) {
-        GP_AUTO_RESOURCES struct resource_list l = {0}, one = {0};
-        struct resource copy = {0};
+        GP_AUTO_RESOURCES struct resource_list l = {0};
         list_nodes(w.p, 2, &l);
-        resource_copy(&copy, by_slot(&l, 0));
-        vec_push(&one.list, copy);
-        OK(w.ops->tag(w.p, &one, "hostkey", "SHA256:contractcontractcontractcontractcontractcon", err));
+        OK(one_stack_prove(w.p, by_slot(&l, 0), err));
     }
     end();
 }

@@ -57,6 +57,7 @@ static int launch(struct cycle *c, struct gp_error *err) {
                              .offer = &c->offers.list.items[0],
                              .slot_count = c->spec->nodes,
                              .attempt = 1,
+                             .proof = one_stack_key(),
                              .login_pubkey = "ssh-ed25519 AAAA bench",
                              .user_data = "#cloud-config\n{}\n",
                              .host_key_private = "",

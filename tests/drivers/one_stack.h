@@ -27,6 +27,26 @@ static inline int one_stack_open(const char *spec_file, struct spec **spec, stru
     return r == 0 ? journal_open(file, journal, &damaged, err) : r;
 }
 
+/* The key of GPUPROV_TEST_KEY, else a fixed one; tests/clouds/proofs.py makes the same. */
+static inline const struct proof_key *one_stack_key(void) {
+    static struct proof_key key;
+    const char *secret = getenv("GPUPROV_TEST_KEY") != NULL ? getenv("GPUPROV_TEST_KEY") : "fixed";
+    if (!key.known) proof_key_make(&key, "test", secret, strlen(secret));
+    return &key;
+}
+
+#define ONE_STACK_HOST_KEY "SHA256:contractcontractcontractcontractcontractcok"
+
+/* Writes a host key with its proof to one machine. */
+static inline int one_stack_prove(struct provider *p, const struct resource *machine, struct gp_error *err) {
+    struct resource_list one = {.list = {.items = (struct resource *)(uintptr_t)machine, .len = 1, .cap = 1}};
+    char proof[PROOF_SIZE];
+    proof_of_machine(one_stack_key(), machine->uid, machine->provider, machine->id, machine->slot, ONE_STACK_HOST_KEY,
+                     proof);
+    struct late_tag tags[] = {{"hostkey", ONE_STACK_HOST_KEY}, {"proof", proof}};
+    return p->ops->tag(p, &one, tags, 2, err);
+}
+
 static inline struct stack one_stack(const struct provider *p, const struct spec *spec, const char *region) {
     return (struct stack){.owner = xstrdup(p->owner),
                           .name = xstrdup(spec->name),

@@ -51,6 +51,10 @@ static void put_resources(struct drive *d, const struct resource_list *l) {
                            "host_keys", r->host_keys, "expires_s", (json_int_t)r->expires_s, "rdma", r->rdma));
         json_object_set_new(json_array_get(all, i), "reason", json_string(r->state_reason));
         json_object_set_new(json_array_get(all, i), "ends_itself", json_boolean(r->ends_itself));
+        json_object_set_new(json_array_get(all, i), "ours", json_boolean(r->ours));
+        json_object_set_new(json_array_get(all, i), "other_run", json_boolean(r->other_run));
+        json_object_set_new(json_array_get(all, i), "launch", json_string(r->launch));
+        json_object_set_new(json_array_get(all, i), "proof", json_string(r->proof));
     }
     json_object_set_new(d->out, "resources", all);
 }
@@ -122,6 +126,7 @@ static int do_create(struct drive *d, int attempt, struct gp_error *err) {
                                  .offer = o,
                                  .slot_count = d->spec->nodes,
                                  .attempt = attempt,
+                                 .proof = one_stack_key(),
                                  .login_pubkey = "ssh-ed25519 AAAA drive",
                                  .user_data = d->ops->user_data ? "#cloud-config\n{}\n" : "",
                                  .host_key_private = "",
@@ -203,6 +208,17 @@ static int do_bake(struct drive *d, struct gp_error *err) {
     return r;
 }
 
+/* Every machine of the stack gets a host key with its proof. */
+static int do_prove(struct drive *d, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list all = {0};
+    int r = do_list(d, false, &all, err);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++)
+        if (all.list.items[i].slot >= 0 && all.list.items[i].state != RES_GONE)
+            r = one_stack_prove(d->p, &all.list.items[i], err);
+    put_resources(d, &all);
+    return r;
+}
+
 static int do_images(struct drive *d, bool destroy, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     const struct spec_offer *o = &d->spec->offers.items[0];
@@ -228,6 +244,7 @@ static int run(struct drive *d, const char *verb, const char *arg, struct gp_err
     if (strcmp(verb, "prepare") == 0) return do_prepare(d, err);
     if (strcmp(verb, "complete") == 0) return do_complete(d, err);
     if (strcmp(verb, "destroy") == 0) return do_destroy(d, err);
+    if (strcmp(verb, "prove") == 0) return do_prove(d, err);
     if (strcmp(verb, "bake") == 0) return do_bake(d, err);
     if (strcmp(verb, "images") == 0 || strcmp(verb, "unbake") == 0) return do_images(d, verb[0] == 'u', err);
     if (strcmp(verb, "create") == 0) {
@@ -249,8 +266,8 @@ int main(int argc, char **argv) {
     struct gp_error err = {0};
     if (argc < 4 || (d.ops = provider_find(argv[1])) == NULL) {
         fputs(
-            "usage: provider_drive PROVIDER SPEC open|offers|prepare|complete|create|list|nodes|destroy|bake|images|unbake "
-            "[ATTEMPT]\n",
+            "usage: provider_drive PROVIDER SPEC open|offers|prepare|complete|create|list|nodes|destroy|prove|bake|images|"
+            "unbake [ATTEMPT]\n",
             stderr);
         return 2;
     }

@@ -29,8 +29,8 @@ on each `every`-th match.
              empty_list   answer a describe call with no items
              skew         forward; Date is `seconds` off, and a request signed more than five minutes
                           from that date is answered RequestExpired
-tokens=True makes it honour ClientToken as EC2 does: a repeated token gets the first answer, with another
-body IdempotentParameterMismatch.
+It honours ClientToken as EC2 does (moto does not): a repeated token gets the first answer, with another body
+IdempotentParameterMismatch. tokens=False: it forwards each.
 """
 import email.utils
 import http.client
@@ -226,7 +226,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class FaultProxy:
-    def __init__(self, upstream, port=0, tokens=False, latency=0):
+    def __init__(self, upstream, port=0, tokens=True, latency=0):
         self.upstream = urllib.parse.urlsplit(upstream)
         self.lock = threading.Lock()
         self.rules, self.calls, self.answers, self.pages = [], [], {}, {}

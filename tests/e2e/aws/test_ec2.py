@@ -118,7 +118,7 @@ def test_from_a_spec_to_proven_nodes_and_back(cloud, machine, spec, nodes, marke
 @pytest.mark.long
 def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
     """Same account, same spec, no shared memory: one launch, and whoever comes second says what to do."""
-    proxy = proxies(tokens=True)
+    proxy = proxies()
     path = spec(nodes=1, require="host.memory", access=", key: %s" % key)
     both = [machine(), machine()]
     started = [g.popen("up", path, "--json", env=through(proxy)) for g in both]

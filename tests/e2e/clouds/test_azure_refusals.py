@@ -230,7 +230,7 @@ def test_another_runs_machine_with_our_name(cloud, tmp_path):
         {"id": "/subscriptions/%s/resourceGroups/gpuprov-%s-contract/providers/Microsoft.Compute/virtualMachines/"
                "gpuprov-contract-0-1" % (azure.SUBSCRIPTION, azure.PRINCIPAL), "location": "eastus", "tags": {}}))
     got = drive(cloud, tmp_path, "create")
-    assert got.rc != 0 and "another run" in got["message"], got.text
+    assert got["code"] == "reach" and "another run" in got["message"] and len(got["tried"]) == 1, got.text
     assert cloud.requests("DELETE") == []
     cloud.rules.clear()
     end(cloud, tmp_path)

@@ -97,17 +97,17 @@ def test_the_sdk_sends_what_gpuprov_sends(world, tmp_path):
     cloud.any_version = True
     groups, network, compute = clients(cloud, cert)
     (path, group), (_, vm), (_, guard), (_, net) = ours
-    name = path.split("/")[-1]
+    name, own = path.split("/")[-1], vm["properties"]["osProfile"]["computerName"]
     groups.resource_groups.create_or_update(name, group)
     network.network_security_groups.begin_create_or_update(name, "gpuprov-eastus", guard).result()
     network.virtual_networks.begin_create_or_update(name, "gpuprov-eastus", net).result()
-    made = compute.virtual_machines.begin_create_or_update(name, "gpuprov-contract-0-1", typed(vm), etag="*",
+    made = compute.virtual_machines.begin_create_or_update(name, own, typed(vm), etag="*",
                                                            match_condition=MatchConditions.IfMissing).result()
     assert made.zones == ["1"] and made.tags == vm["tags"]
     assert sorted(sent(cloud, pattern)) == ours
     assert cloud.requests("PUT .*/virtualMachines/")[0]["headers"]["if-none-match"] == "*"
     with pytest.raises(HttpResponseError) as refused:  # the name is taken
-        compute.virtual_machines.begin_create_or_update(name, "gpuprov-contract-0-1", typed(vm), etag="*",
+        compute.virtual_machines.begin_create_or_update(name, own, typed(vm), etag="*",
                                                         match_condition=MatchConditions.IfMissing)
     assert refused.value.status_code == 412
     cloud.any_version = False
@@ -132,7 +132,7 @@ def test_the_sdk_lists_and_deletes_what_gpuprov_made(world, tmp_path):
     assert group.tags["gpuprov:stack"] == "contract" and group.tags["gpuprov:claim"] == "1"
     groups.resource_groups.get(group.name)
     vms = list(compute.virtual_machines.list(group.name))
-    assert [vm.name for vm in vms] == ["gpuprov-contract-0-1", "gpuprov-contract-1-1"]
+    assert [vm.name.rpartition("-")[0] for vm in vms] == ["gpuprov-contract-0-1", "gpuprov-contract-1-1"]
     for vm in vms:
         view = compute.virtual_machines.instance_view(group.name, vm.name)
         assert "PowerState/running" in [s.code for s in view.statuses]

@@ -127,7 +127,8 @@ static void test_names(void **state) {
     assert_true(uuid[14] == '4' && uuid[19] == '8' && uuid[8] == '-' && uuid[23] == '-');
     /* the longest names fit */
     GP_AUTO_FREE char *claim = google_claim_name("owner", "s234567890123456789012345678901234567890");
-    GP_AUTO_FREE char *node = google_instance_name("0123456789abcdef", 4095, 9999, "northamerica-northeast1-a");
+    GP_AUTO_FREE char *node =
+        google_instance_name("0123456789abcdef", 4095, 1000000, "0123456789abcdef0123456789abcdef");
     GP_AUTO_FREE char *members = google_members_name("0123456789abcdef");
     assert_true(google_name_valid(claim) && google_name_valid(node) && google_name_valid(members));
     GP_AUTO_FREE char *other = google_claim_name("owne", "r/s");

@@ -8,6 +8,7 @@
 #include "providers/common/settle.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,37 +21,60 @@
 struct cloud {
     enum { MADE, LOST, LOST_UNDONE, CAPACITY, THROTTLED, OTHER_RUN } script[4];
     int sends, reads, shown_from, machines;
+    int copies;    /* foreign machines with all tags of slot 0 */
+    bool unproven; /* the tag "launch" of all that is listed is that of another launch */
+    bool proven;   /* each has its own proof */
+    bool own_names;
     bool list_fails;
     struct gp_cancel *cancel_on_send;
 };
 
-static void show(const struct intent *in, int n, struct resource_list *made) {
+static const struct proof_key *key(void) {
+    static struct proof_key k;
+    if (!k.known) proof_key_make(&k, "test", "fixed", 5);
+    return &k;
+}
+
+static void show_one(const struct cloud *c, const struct intent *in, const char *id, int slot,
+                     struct resource_list *made) {
+    struct resource r;
+    char proof[PROOF_SIZE];
+    resource_init(&r, RES_INSTANCE, "aws");
+    resource_set(&r.id, id);
+    resource_set(&r.uid, in->uid);
+    r.slot = slot;
+    r.slot_first = in->slot_first;
+    r.slot_count = in->slot_count;
+    r.attempt = in->attempt;
+    r.price_usd_per_h = -1;
+    proof_of_launch(key(), in->uid, in->slot_first, in->slot_count, in->attempt + c->unproven, proof);
+    resource_set(&r.launch, proof);
+    resource_set(&r.host_keys, "SHA256:one");
+    proof_of_machine(key(), in->uid, "aws", c->proven ? id : "i-another", slot, "SHA256:one", proof);
+    resource_set(&r.proof, proof);
+    vec_push(&made->list, r);
+}
+
+static void show(const struct cloud *c, const struct intent *in, int n, struct resource_list *made) {
     for (int i = 0; i < n; i++) {
-        struct resource r;
-        resource_init(&r, RES_INSTANCE, "aws");
         char id[16];
         snprintf(id, sizeof id, "i-%d", i);
-        resource_set(&r.id, id);
-        resource_set(&r.uid, in->uid);
-        r.slot = in->slot_first + i;
-        r.price_usd_per_h = -1;
-        vec_push(&made->list, r);
+        show_one(c, in, id, in->slot_first + i, made);
     }
 }
 
-static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_other_run,
-                struct gp_error *err) {
+static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_taken, struct gp_error *err) {
     struct cloud *c = ctx;
     if (c->cancel_on_send != NULL) gp_cancel_set(c->cancel_on_send);
     switch (c->script[c->sends++]) {
-    case MADE: show(in, c->machines = in->slot_count, made); return 0;
+    case MADE: show(c, in, c->machines = in->slot_count, made); return 0;
     case LOST: c->machines = in->slot_count; return gp_fail(err, GP_EUNKNOWN, "lost");
     case LOST_UNDONE: return gp_fail(err, GP_EUNKNOWN, "lost");
     case CAPACITY: return gp_fail(err, GP_ECAPACITY, "none left");
     case THROTTLED: return gp_fail(err, GP_ETHROTTLED, "slow down");
     case OTHER_RUN:
         c->machines = in->slot_count;
-        *ret_other_run = true;
+        *ret_taken = true;
         return gp_fail(err, GP_EEXISTS, "another run");
     }
     return 0;
@@ -59,7 +83,8 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
 static int find(void *ctx, const struct intent *in, struct resource_list *made, struct gp_error *err) {
     struct cloud *c = ctx;
     if (c->list_fails) return gp_fail(err, GP_EENDPOINT, "no list");
-    if (++c->reads > c->shown_from) show(in, c->machines, made);
+    if (++c->reads > c->shown_from) show(c, in, c->machines, made);
+    for (int i = 0; i < c->copies; i++) show_one(c, in, "i-evil", in->slot_first, made);
     return 0;
 }
 
@@ -67,8 +92,9 @@ struct outcome {
     int rc;
     enum intent_state state;
     size_t n;
-    bool other_run;
+    bool other_run, ours;
     double price;
+    char msg[480], detail[64];
 };
 
 static struct outcome run(struct cloud *c, bool tokens, bool replay, int64_t age_s, struct gp_cancel *cancel) {
@@ -86,9 +112,12 @@ static struct outcome run(struct cloud *c, bool tokens, bool replay, int64_t age
     struct cloud_launch l = {.journal = j,
                              .cancel = cancel,
                              .in = &in,
+                             .proof = key(),
+                             .stack = "llm",
                              .price_usd_per_h = 1.5,
                              .gpus = 8,
                              .resend_s = tokens ? 3600 : 0,
+                             .own_names = c->own_names,
                              .settle_ms = 30000,
                              .read_every_ms = 1,
                              .ctx = c,
@@ -104,6 +133,10 @@ static struct outcome run(struct cloud *c, bool tokens, bool replay, int64_t age
         if (n > 0) break;
     }
     o.n = made.list.len;
+    str_put(o.msg, sizeof o.msg, err.msg);
+    str_put(o.detail, sizeof o.detail, err.detail);
+    o.ours = o.n > 0;
+    for (size_t i = 0; i < o.n; i++) o.ours = o.ours && made.list.items[i].ours;
     o.other_run = o.n > 0 && made.list.items[0].other_run;
     o.price = o.n > 0 ? made.list.items[0].price_usd_per_h : -1;
     struct resource_list kept = {0};
@@ -121,7 +154,7 @@ static void check(struct cloud c, bool tokens, bool replay, int64_t age_s, int r
     struct outcome o = run(&c, tokens, replay, age_s, NULL);
     if (o.rc != rc || o.state != state || o.n != n || c.sends != sends)
         fail_msg("line %d: rc %d, state %d, %zu machines, %d sends", line, o.rc, (int)o.state, o.n, c.sends);
-    if (n > 0) assert_true(o.price == 1.5);
+    if (n > 0) assert_true(o.price == 1.5 && o.ours);
 }
 #define CHECK(cloud, ...) check(cloud, __VA_ARGS__, __LINE__)
 #define C(...) ((struct cloud){__VA_ARGS__})
@@ -131,17 +164,19 @@ static void test_with_tokens(void **state) {
     CHECK(C(.script = {MADE}), true, false, 0, 0, INTENT_DONE, 2, 1);
     CHECK(C(.script = {CAPACITY}), true, false, 0, -GP_ECAPACITY, INTENT_FAILED, 0, 1);
     CHECK(C(.script = {THROTTLED}), true, false, 0, -GP_ETHROTTLED, INTENT_FAILED, 0, 1);
-    /* a lost reply: found by its tags; else the same again */
-    CHECK(C(.script = {LOST}), true, false, 0, 0, INTENT_DONE, 2, 1);
-    CHECK(C(.script = {LOST}, .shown_from = 2), true, false, 0, 0, INTENT_DONE, 2, 1);
+    /* a lost reply: the same again, whatever a list shows */
+    CHECK(C(.script = {LOST, MADE}), true, false, 0, 0, INTENT_DONE, 2, 2);
+    CHECK(C(.script = {LOST, CAPACITY}), true, false, 0, -GP_ECAPACITY, INTENT_FAILED, 0, 2);
     CHECK(C(.script = {LOST_UNDONE, MADE}), true, false, 0, 0, INTENT_DONE, 2, 2);
     CHECK(C(.script = {LOST_UNDONE, CAPACITY}), true, false, 0, -GP_ECAPACITY, INTENT_FAILED, 0, 2);
     /* what was not let in shows nothing of what was sent before */
     CHECK(C(.script = {LOST_UNDONE, THROTTLED}), true, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 2);
     CHECK(C(.script = {LOST_UNDONE, LOST_UNDONE, LOST_UNDONE}), true, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 3);
-    CHECK(C(.script = {LOST}, .list_fails = true), true, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
-    /* replay */
-    CHECK(C(.machines = 2), true, true, 10, 0, INTENT_DONE, 2, 0);
+    /* replay: while the token is kept by it, then by the proofs of a list */
+    CHECK(C(.machines = 2), true, true, 7200, 0, INTENT_DONE, 2, 0);
+    CHECK(C(.machines = 2, .unproven = true), true, true, 7200, -GP_ENOTFOUND, INTENT_FAILED, 0, 0);
+    CHECK(C(.machines = 2, .copies = 1), true, true, 7200, -GP_EUNKNOWN, INTENT_OPEN, 0, 0);
+    CHECK(C(.machines = 2, .copies = 1, .proven = true), true, true, 7200, 0, INTENT_DONE, 2, 0);
     CHECK(C(.script = {MADE}), true, true, 10, 0, INTENT_DONE, 2, 1);
     CHECK(C(.script = {MADE}, .machines = 1), true, true, 10, 0, INTENT_DONE, 2, 1);
     CHECK(C(.script = {MADE}), true, true, 7200, -GP_ENOTFOUND, INTENT_FAILED, 0, 0);
@@ -153,6 +188,10 @@ static void test_without_tokens(void **state) {
     (void)state;
     CHECK(C(.script = {MADE}), false, false, 0, 0, INTENT_DONE, 2, 1);
     CHECK(C(.script = {LOST}), false, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {LOST}, .shown_from = 2), false, false, 0, 0, INTENT_DONE, 2, 1);
+    CHECK(C(.script = {LOST}, .unproven = true), false, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
+    CHECK(C(.script = {LOST}, .copies = 1), false, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
+    CHECK(C(.script = {LOST}, .list_fails = true), false, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
     CHECK(C(.script = {LOST_UNDONE, MADE}), false, false, 0, -GP_EUNKNOWN, INTENT_OPEN, 0, 1);
     CHECK(C(.script = {MADE}), false, true, 10, -GP_EUNKNOWN, INTENT_OPEN, 0, 0); /* the list may lag */
     CHECK(C(.script = {MADE}), false, true, 60, -GP_ENOTFOUND, INTENT_FAILED, 0, 0);
@@ -163,12 +202,27 @@ static void test_without_tokens(void **state) {
 
 static void test_other_run(void **state) {
     (void)state;
-    struct cloud c = {.script = {OTHER_RUN}, .shown_from = 5};
+    struct cloud c = {.script = {OTHER_RUN}, .shown_from = 2, .proven = true};
     struct outcome o = run(&c, true, false, 0, NULL);
-    assert_true(o.rc == 0 && o.n == 2 && o.other_run && c.sends == 1);
-    struct cloud never = {.script = {OTHER_RUN}, .shown_from = 50};
+    assert_true(o.rc == 0 && o.n == 2 && o.other_run && o.ours && c.sends == 1);
+    struct cloud never = {.script = {OTHER_RUN}, .shown_from = 50, .proven = true};
     o = run(&never, true, false, 0, NULL);
-    assert_true(o.rc == -GP_EEXISTS && o.state == INTENT_FAILED && never.sends == 1);
+    assert_true(o.rc == -GP_EREACH && o.state == INTENT_FAILED && never.sends == 1);
+    /* after a lost request: only names that nobody else can take are its own */
+    CHECK(C(.script = {LOST, OTHER_RUN}), true, false, 0, -GP_EREACH, INTENT_FAILED, 0, 2);
+    CHECK(C(.script = {LOST, OTHER_RUN}, .own_names = true), true, false, 0, 0, INTENT_DONE, 2, 2);
+    CHECK(C(.script = {LOST, OTHER_RUN}, .own_names = true, .shown_from = 5), true, false, 0, 0, INTENT_DONE, 2, 2);
+    CHECK(C(.script = {LOST, OTHER_RUN}, .own_names = true, .shown_from = 50), true, false, 0, -GP_EUNKNOWN,
+          INTENT_OPEN, 0, 2); /* not listed: they may be its own */
+    CHECK(C(.script = {LOST, OTHER_RUN}, .own_names = true, .unproven = true), true, false, 0, -GP_EREACH,
+          INTENT_FAILED, 0, 2);
+    CHECK(C(.script = {OTHER_RUN}, .own_names = true), true, false, 0, -GP_EREACH, INTENT_FAILED, 0, 1);
+    struct cloud copied = {.script = {OTHER_RUN}}; /* the tag "launch" does not suffice */
+    o = run(&copied, true, false, 0, NULL);
+    assert_true(o.rc == -GP_EREACH && o.state == INTENT_FAILED && copied.sends == 1 && o.n == 0);
+    assert_string_equal(o.msg, "nodes 0..1: another run launched them at aws and they have not proven themselves yet: "
+                               "repeat 'gpuprov up' when that run has finished; if it was cut, run 'gpuprov down llm' "
+                               "first");
 }
 
 static void test_cancelled(void **state) {
@@ -233,9 +287,21 @@ static void test_intents(void **state) {
                       .price_usd_per_h = 0.526,
                       .gpus = 8};
     struct create_req req = {.stack = &s, .spec = &spec, .offer = &o, .slot_first = 4, .slot_count = 2, .attempt = 3};
-    GP_AUTO_FREE char *token = cloud_launch_token(&req, "acct");
-    GP_AUTO_FREE char *same = cloud_launch_token(&req, "acct");
-    GP_AUTO_FREE char *elsewhere = cloud_launch_token(&req, "other");
+    GP_AUTO_FREE char *token = NULL, *same = NULL, *elsewhere = NULL, *foreign = NULL;
+    struct proof_key other = {0};
+    struct gp_error err = {0};
+    assert_int_equal(cloud_launch_token(&req, "acct", &token, &err), -GP_EINTERNAL); /* never a token without a key */
+    assert_null(token);
+    req.proof = &other;
+    assert_int_equal(cloud_launch_token(&req, "acct", &token, NULL), -GP_EINTERNAL);
+    req.proof = key();
+    assert_int_equal(cloud_launch_token(&req, "acct", &token, NULL), 0);
+    assert_int_equal(cloud_launch_token(&req, "acct", &same, NULL), 0);
+    assert_int_equal(cloud_launch_token(&req, "other", &elsewhere, NULL), 0);
+    proof_key_make(&other, "test", "other", 5);
+    req.proof = &other;
+    assert_int_equal(cloud_launch_token(&req, "acct", &foreign, NULL), 0);
+    assert_string_not_equal(token, foreign);
     assert_int_equal(strlen(token), 64);
     assert_string_equal(token, same);
     assert_string_not_equal(token, elsewhere);
