@@ -24,7 +24,7 @@ bool launched_proven(const struct proof_key *key, const struct intent *in, const
 static void take(const struct resource *r, bool other_run, struct resource_list *ret) {
     struct resource copy = {0};
     resource_copy(&copy, r);
-    copy.ours = true;
+    copy.ours = other_run ? OURS_PROVEN : OURS_LAUNCHED;
     copy.other_run = other_run;
     vec_push(&ret->list, copy);
 }

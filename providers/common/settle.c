@@ -24,7 +24,7 @@ static int commit(const struct cloud_launch *l, struct resource_list *made, stru
     struct gp_error why = {0};
     for (size_t i = 0; i < made->list.len; i++) {
         struct resource *r = &made->list.items[i];
-        r->ours = true;
+        r->ours = r->other_run ? OURS_PROVEN : OURS_LAUNCHED;
         if (l->price_usd_per_h >= 0) r->price_usd_per_h = l->price_usd_per_h;
         if (l->gpus >= 0) r->gpus = l->gpus;
         if (l->account != NULL) resource_set(&r->account, l->account);

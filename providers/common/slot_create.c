@@ -75,7 +75,7 @@ static void made(struct slots *all, struct slot *s) {
     if (m->price_usd_per_h < 0) m->price_usd_per_h = price;
     if (m->gpus < 0) m->gpus = gpus;
     if (m->account[0] == '\0') resource_set(&m->account, all->c->account);
-    m->ours = true;
+    m->ours = m->other_run ? OURS_PROVEN : OURS_LAUNCHED;
     vec_push(&one.list, *m);
     if (journal_intent_done(all->c->journal, s->in->id, &one, &why) == 0) s->ended = true;
     else note_billed(all, m->id, "was launched, but not recorded", &why);
@@ -112,7 +112,7 @@ static void accepted(struct slots *all, struct slot *s) {
         if (r == 0) resource_set(&s->in->operation, s->out.operation);
     }
     if (s->out.made.account[0] == '\0') resource_set(&s->out.made.account, all->c->account);
-    s->out.made.ours = true;
+    s->out.made.ours = OURS_LAUNCHED;
     if (r == 0 && s->out.made.id[0] != '\0') r = journal_resource_put(all->c->journal, &s->out.made, &why);
     if (r != 0) note_billed(all, s->out.made.id, "was requested, but not recorded", &why);
 }
