@@ -21,8 +21,8 @@
 #define REBOOT_STATUS 75 /* of restart_node in lib.sh */
 #define PAUSE_MS 2000    /* before the second try, twice as long before each further one */
 #define PAUSE_MAX_MS 30000
-#define OFFSET_MAX (INT64_MAX / 2) /* of a run's output: what the node states, and more lines, stay countable */
-#define DEAF_MAX 3                 /* polls in a row without a result: a shutdown also kills the polling script */
+#define OFFSET_MAX ((int64_t)1 << 53) /* bytes that are counted behind it stay below 2^63 */
+#define DEAF_MAX 3                    /* polls in a row without a result: a shutdown also kills the polling script */
 
 enum run_end { RUN_GOES_ON, RUN_ENDED, RUN_CUT };
 

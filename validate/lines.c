@@ -10,6 +10,8 @@
 
 #include <inttypes.h>
 
+#define NUMBER_MAX ((int64_t)1 << 53) /* of any number in a line: sums of some stay below 2^63 */
+
 static int line_fail(struct gp_error *err, const char *text) {
     int rc = gp_fail(err, GP_EPROTO, "the agent's line %s", text);
     if (err) err->domain = GP_D_AGENT;
@@ -25,9 +27,16 @@ static int take_text(const json_t *j, const char *key, char *dst, size_t n, stru
 
 static int take_int(const json_t *j, const char *key, int64_t *ret, struct gp_error *err) {
     const json_t *v = json_object_get(j, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 0) return line_fail(err, "lacks a whole number");
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > NUMBER_MAX)
+        return line_fail(err, "lacks a whole number");
     *ret = json_integer_value(v);
     return 0;
+}
+
+/* One that may be absent. */
+static int take_int_opt(const json_t *j, const char *key, int64_t def, int64_t *ret, struct gp_error *err) {
+    *ret = def;
+    return json_object_get(j, key) != NULL ? take_int(j, key, ret, err) : 0;
 }
 
 static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *err) {
@@ -36,8 +45,8 @@ static int take_hello(const json_t *j, struct agent_line *l, struct gp_error *er
     if (rc < 0) return rc;
     if (v != AGENT_PROTOCOL)
         return gp_fail(err, GP_EPROTO, "the agent uses protocol %" PRId64 ", this program uses %d", v, AGENT_PROTOCOL);
-    l->pid = json_int(j, "pid", 0);
-    l->size = json_int(j, "size", 0);
+    if ((rc = take_int_opt(j, "pid", 0, &l->pid, err)) < 0) return rc;
+    if ((rc = take_int_opt(j, "size", 0, &l->size, err)) < 0) return rc;
     str_put(l->agent, sizeof l->agent, json_str(j, "agent", ""));
     str_put(l->host, sizeof l->host, json_str(j, "host", ""));
     str_put(l->boot_id, sizeof l->boot_id, json_str(j, "boot_id", ""));
@@ -94,7 +103,9 @@ int agent_line_decode(const char *line, size_t len, struct agent_line *ret, stru
     GP_AUTO_JSON json_t *j = NULL;
     int rc = json_parse(line, len, "the agent's line", &j, err);
     if (rc < 0) return rc;
-    ret->rank = json_int(j, "rank", -1);
+    ret->rank = -1;
+    if (json_is_object(j)) rc = take_int_opt(j, "rank", -1, &ret->rank, err);
+    if (rc < 0) return rc;
     const char *type = json_is_object(j) ? json_str(j, "type", NULL) : NULL;
     if (!type) return line_fail(err, "is not an object with a type");
     ret->type = AGENT_OTHER;

@@ -9,6 +9,10 @@
 
 #include <ctype.h>
 
+/* Of any number that an agent prints: sums of such numbers and of bytes that arrive stay below 2^63. */
+#define COUNT_MAX ((int64_t)1 << 53)
+#define TIME_MAX_S ((int64_t)253402300799) /* the end of the year 9999 */
+
 static const char *const phases[] = {
     [JOB_NONE] = "none", [JOB_SETUP] = "setup", [JOB_RUNNING] = "running", [JOB_ENDED] = "ended"};
 
@@ -52,9 +56,9 @@ static int take_numbers(const json_t *j, struct job_state *s, struct gp_error *e
     s->attempt = (int)v;
     if (!take_number(j, "exit", 0, 255, -1, &v)) return wrong("exit", err);
     s->exit = (int)v;
-    if (!take_number(j, "started_s", 0, INT64_MAX, 0, &s->started_s)) return wrong("started_s", err);
-    if (!take_number(j, "ended_s", 0, INT64_MAX, 0, &s->ended_s)) return wrong("ended_s", err);
-    if (!take_number(j, "log_bytes", 0, INT64_MAX, 0, &s->log_bytes)) return wrong("log_bytes", err);
+    if (!take_number(j, "started_s", 0, TIME_MAX_S, 0, &s->started_s)) return wrong("started_s", err);
+    if (!take_number(j, "ended_s", 0, TIME_MAX_S, 0, &s->ended_s)) return wrong("ended_s", err);
+    if (!take_number(j, "log_bytes", 0, COUNT_MAX, 0, &s->log_bytes)) return wrong("log_bytes", err);
     if (!take_number(j, "unhealthy", 0, 1000000, 0, &v)) return wrong("unhealthy", err);
     s->unhealthy = (int)v;
     return 0;
@@ -246,10 +250,10 @@ static int take_about(struct job_stream *s, const struct job_sink *to, const jso
         s->ended = r == 0;
         return r;
     }
-    if (!take_number(j, "dropped", 0, INT64_MAX / 2, 0, &v)) return wrong("dropped", err);
+    if (!take_number(j, "dropped", 0, COUNT_MAX, 0, &v)) return wrong("dropped", err);
     if (v > 0) {
         job_stream_flush(s, to);
-        s->dropped += v; /* the offset behind it comes with the next "at" */
+        s->dropped = GP_MIN(s->dropped + v, COUNT_MAX); /* the offset behind it comes with the next "at" */
         note(to, "%lld bytes of the log were dropped on the node, which keeps the last ones", (long long)v);
     }
     if (!take_number(j, "attempt", 0, 1000000, 0, &v)) return wrong("attempt", err);
@@ -258,7 +262,7 @@ static int take_about(struct job_stream *s, const struct job_sink *to, const jso
         note(to, "the job runs again, attempt %lld", (long long)v);
     }
     if (v > 0) s->attempt = (int)v;
-    if (!take_number(j, "at", 0, INT64_MAX, s->offset, &v)) return wrong("at", err);
+    if (!take_number(j, "at", 0, COUNT_MAX, s->offset, &v)) return wrong("at", err);
     s->offset = v; /* a power cut, or a full disk, may have moved it */
     return 0;
 }

@@ -55,6 +55,10 @@ static void test_refused(void **state) {
     (void)state;
     static const char *const bad[] = {"",
                                       "null",
+                                      "{\"type\":\"at\",\"offset\":9223372036854775807,\"alive\":true}",
+                                      "{\"v\":1,\"type\":\"hello\",\"pid\":9223372036854775807}",
+                                      "{\"v\":1,\"type\":\"hello\",\"size\":-1}",
+                                      "{\"type\":\"start\",\"check\":\"x\",\"rank\":9223372036854775807}",
                                       "[]",
                                       "7",
                                       "{}",
