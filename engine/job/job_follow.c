@@ -18,6 +18,8 @@ enum {
     OPEN_PAUSE_MS = 1000,
     IDLE_MS = 100,
     POLL_MS = 2000,       /* between two looks at the states */
+    NOW_MIN_BYTES = 5000, /* of a log that is read to where it was: what a round has to bring */
+    NOW_SLOW_MAX = 12,    /* rounds in a row that bring less, before the rest is given up */
     TROUBLE_MAX = 5,      /* replies in a row that are none, before the rank counts as lost */
     AGAIN_MS = 5 * 60000, /* until a job that its node starts again after a reboot must run */
     TELL_MS = 60000,      /* a node that is silent so long is reported */
@@ -39,6 +41,8 @@ struct rank {
     char said[200];      /* the last line of its stderr */
     struct gp_error bad; /* a line that is none */
     int troubles;
+    int64_t round_from;     /* where the running round began */
+    int slow;               /* rounds in a row that brought little, of a log that is read to where it was */
     int64_t heard_ms;       /* monotonic: the agent's last line; a connection is no sign of the job */
     bool told;              /* its silence was reported */
     char gone[16];          /* the state of its machine, where the provider has ended it */
@@ -262,6 +266,17 @@ static void start_again(struct rank *k) {
     else went_away(k, why.msg);
 }
 
+/* The log that it announced does not come: the follower does not wait for it without end. */
+static bool gives_up(struct rank *k) {
+    k->slow = k->stream.offset - k->round_from < NOW_MIN_BYTES ? k->slow + 1 : 0;
+    if (!k->f->req->until_now || k->slow < NOW_SLOW_MAX) return false;
+    run_event(k->f->run, k->node->n->slot, NODE_READY, EVENT_WARN, "job",
+              "the node has announced %lld bytes of the log, and %lld came: not waiting for the rest",
+              (long long)k->node->state.log_bytes, (long long)k->stream.offset);
+    k->state = RANK_OVER;
+    return true;
+}
+
 static void rank_round(struct rank *k, const struct ssh_job *job) {
     const struct ssh_result *r = &job->result;
     char why[300];
@@ -275,6 +290,9 @@ static void rank_round(struct rank *k, const struct ssh_job *job) {
         str_one_line(k->said);
         snprintf(why, sizeof why, "%s: the agent on the node failed (exit status %d): %.200s", label(k), r->status,
                  k->said);
+    } else if (!k->replied && clock_ms() - k->heard_ms >= TELL_MS) { /* a short round may have nothing to print */
+        went_away(k, "its agent prints nothing");
+        return;
     } else {
         const struct job_sink sink = {.text = take_text, .note = take_note, .ctx = k};
         bool waits = k->stream.ended && k->stream.end.again && !k->f->stopping && !k->f->req->until_now;
@@ -282,7 +300,7 @@ static void rank_round(struct rank *k, const struct ssh_job *job) {
         if (waits) start_again(k);
         else if (k->stream.ended && k->f->req->until_now) k->state = RANK_OVER;
         else if (k->stream.ended) rank_over(k);
-        else k->again_until_ms = 0;
+        else if (!gives_up(k)) k->again_until_ms = 0;
         return;
     }
     if (++k->troubles >= TROUBLE_MAX) rank_lost(k, why);
@@ -312,6 +330,7 @@ static int round_of(struct follow *f, struct gp_error *err) {
         struct rank *k = &f->ranks[i];
         if (k->state != RANK_FOLLOWED) continue;
         k->marked = k->replied = false;
+        k->round_from = k->stream.offset;
         k->said[0] = '\0';
         gp_error_clear(&k->bad);
         job_words(f, k, &commands[n]);
@@ -435,7 +454,11 @@ static int step(struct follow *f, struct gp_error *err) {
     if (r != 0) return r;
     if (count(f, RANK_FOLLOWED) > 0) r = round_of(f, err);
     bool waits = false;
-    for (size_t i = 0; i < f->len; i++) waits = waits || f->ranks[i].again_until_ms != 0 || f->ranks[i].troubles > 0;
+    for (size_t i = 0; i < f->len; i++) {
+        const struct rank *k = &f->ranks[i];
+        bool mute = k->state == RANK_FOLLOWED && !k->replied;
+        waits = waits || k->again_until_ms != 0 || k->troubles > 0 || mute;
+    }
     if (r == 0 && f->req->silent && count(f, RANK_FOLLOWED) > 0) return gp_sleep(POLL_MS, &f->run->e->cancel, err);
     if (r == 0 && (waits || count(f, RANK_FOLLOWED) == 0)) return gp_sleep(IDLE_MS, &f->run->e->cancel, err);
     return r;
