@@ -110,7 +110,7 @@ static void take_output(struct ssh_task *t, int stream, const char *p, size_t n)
     }
     str_add_mem(stream == 0 ? &t->result->out : &t->result->err, p, n);
     if (t->opts.on_line != NULL) lines_feed(t, stream, p, n);
-    t->heard_ms = clock_ms();
+    if (t->opts.on_data == NULL) t->heard_ms = clock_ms(); /* stderr is no part of a stream */
 }
 
 /* --- the phases; each returns true to be called again at once --- */

@@ -95,7 +95,7 @@ struct ssh_exec_opts {
     bool (*on_data)(void *ctx, const void *p, size_t n);
     int64_t deadline_ms; /* 0: none */
     int64_t silent_ms;   /* ends it as the deadline does when it printed nothing for so long; 0: never. Time in the
-                            callbacks does not count */
+                            callbacks does not count, nor does stderr beside on_data */
     size_t max_output;   /* 0: 1 MiB */
     const struct gp_cancel *cancel;
     /* Called with each complete line (without newline, at most 64 KiB, NUL bytes replaced) as it arrives. An

@@ -26,6 +26,7 @@
 #define TREE_PATH_MAX 4095
 #define TREE_NAME_MAX 255
 #define TREE_ENTRIES_MAX 4000000u
+#define TREE_COUNT_MAX ((uint64_t)1 << 53) /* of any number of the other side: sums of some stay below 2^63 */
 
 enum tree_frame {
     TREE_BEGIN = 1, /* flags u8 (TREE_SINGLE) */
@@ -41,10 +42,10 @@ enum tree_frame {
     TREE_SAME,     /* index u32: COMPARE, and the hash is right */
     TREE_GONE,     /* index u32, why: it cannot be read */
     TREE_DONE,
-    TREE_RESULT, /* removed u64 */
-    TREE_NOTE,   /* left out u8: count it; text */
-    TREE_FAIL,   /* code u8 (enum gp_code), detail, text */
-    TREE_PING,
+    TREE_RESULT,  /* removed u64 */
+    TREE_NOTE,    /* left out u8: count it; text */
+    TREE_FAIL,    /* code u8 (enum gp_code), detail, text */
+    TREE_PING,    /* entries u64 that this side looked at, bytes u64 that it compared */
     TREE_REQUEST, /* to the agent, its first: see request.c */
     TREE_FRAME_END
 };

@@ -182,7 +182,7 @@ int giver_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c
     }
     if (type == TREE_RESULT && g->phase == GIVE_DONE) {
         s->stats.removed = cursor_u64(c);
-        if (!cursor_whole(c) || s->stats.removed > INT64_MAX) return side_nonsense(err, "a result");
+        if (!cursor_whole(c) || s->stats.removed > TREE_COUNT_MAX) return side_nonsense(err, "a result");
         s->ended = true;
         return 0;
     }
@@ -282,6 +282,7 @@ static void hash_some(struct tree_side *s) {
         gone(s, -e);
         return;
     }
+    s->own.hashed += n;
     if (n > 0 && hole) tree_hash_zeros(&g->hash, n);
     else if (n > 0) tree_hash_add(&g->hash, g->buf, (size_t)n);
     if (n > 0) return;

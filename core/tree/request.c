@@ -4,7 +4,8 @@
 
 #include "tree/side.h"
 
-#define REQUEST_VERSION 3u /* 2: the agent gives signs of life; 3: a fetch names its list, entries what they hold */
+/* 2: the agent gives signs of life; 3: these have how far the agent is, a fetch names its list, entries what they hold */
+#define REQUEST_VERSION 3u
 #define PEER_MAX 64
 
 void tree_request_clear(struct tree_request *r) {
@@ -137,7 +138,7 @@ int tree_answer_get(const void *p, size_t n, bool *ret_there, uint64_t *ret, str
     if (r != 0 || !whole) return r;
     if (type == TREE_FAIL) return side_fail(&c, err);
     uint64_t v = cursor_u64(&c);
-    if (type != TREE_RESULT || !cursor_whole(&c) || v > INT64_MAX) return side_nonsense(err, "an answer");
+    if (type != TREE_RESULT || !cursor_whole(&c) || v > TREE_COUNT_MAX) return side_nonsense(err, "an answer");
     *ret_there = true;
     *ret = v;
     return 0;

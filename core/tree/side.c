@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #define TEXT_MAX ((size_t)8 << 10)
+#define LOOKS_MAX 4 /* times that a side looks at an entry: lists it, compares it, removes others, sets its mode */
 
 void tree_stats_clear(struct tree_stats *s) {
     strv_clear(&s->notes);
@@ -43,7 +44,10 @@ const void *tree_out(const struct tree_side *s, size_t *ret_n) {
     return s->out.p != NULL ? s->out.p + s->out.off : NULL;
 }
 
-void tree_sent(struct tree_side *s, size_t n) { tree_buf_drop(&s->out, n); }
+void tree_sent(struct tree_side *s, size_t n) {
+    s->moved += n;
+    tree_buf_drop(&s->out, n);
+}
 
 int tree_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err) {
     *ret = TREE_ENDED;
@@ -69,7 +73,14 @@ int side_io(struct gp_error *err, int errnum, const char *what, const char *path
     return r;
 }
 
-void tree_ping(struct tree_side *s) { frame_end(&s->out, frame_begin(&s->out, TREE_PING)); }
+void tree_ping(struct tree_side *s) {
+    size_t at = frame_begin(&s->out, TREE_PING);
+    frame_u64(&s->out, s->own.entries);
+    frame_u64(&s->out, s->own.hashed);
+    frame_end(&s->out, at);
+}
+
+void tree_looked(struct tree_side *s) { s->own.entries++; }
 
 void tree_fail(struct tree_side *s, const struct gp_error *why) {
     size_t at = frame_begin(&s->out, TREE_FAIL);
@@ -112,8 +123,31 @@ int side_fail(struct tree_cursor *c, struct gp_error *err) {
     return r;
 }
 
+static int take_ping(struct tree_side *s, struct tree_cursor *c, struct gp_error *err) {
+    uint64_t entries = cursor_u64(c), hashed = cursor_u64(c);
+    if (!cursor_whole(c)) return side_nonsense(err, "a ping");
+    s->theirs.entries = GP_MAX(s->theirs.entries, entries);
+    s->theirs.hashed = GP_MAX(s->theirs.hashed, hashed);
+    return 0;
+}
+
+/* Each of these is a step of the transfer, whose number the list limits; the others may come without end. */
+static bool is_progress(unsigned type) {
+    return type == TREE_LIST || type == TREE_WANT || type == TREE_FILE || type == TREE_DATA || type == TREE_HOLE ||
+           type == TREE_FILE_END || type == TREE_SAME || type == TREE_GONE;
+}
+
+struct tree_work tree_side_work(const struct tree_side *s) {
+    size_t part = s->greeted ? s->in.len - s->in.off : 0;
+    /* As a taker this side compares first, and asks about no more than that. As a giver it knows its own files. */
+    uint64_t most = s->taker != NULL ? s->own.hashed : s->stats.bytes;
+    return (struct tree_work){.bytes = s->moved + (part > 0 && is_progress(s->in.p[s->in.off]) ? part : 0),
+                              .entries = GP_MIN(s->theirs.entries, (uint64_t)LOOKS_MAX * TREE_ENTRIES_MAX),
+                              .hashed = GP_MIN(s->theirs.hashed, most)};
+}
+
 static int take_frame(struct tree_side *s, enum tree_frame type, struct tree_cursor *c, struct gp_error *err) {
-    if (type == TREE_PING) return cursor_whole(c) ? 0 : side_nonsense(err, "a ping");
+    if (type == TREE_PING) return take_ping(s, c, err);
     if (s->taker != NULL && (type <= TREE_LISTED || type == TREE_NOTE)) taker_list_frame(s->taker, c);
     if (type == TREE_NOTE) return take_note(s, c, err);
     if (type == TREE_FAIL) {
@@ -139,6 +173,7 @@ int tree_feed(struct tree_side *s, const void *p, size_t n, struct gp_error *err
         if (gp_cancelled(cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
         int r = take_frame(s, type, &c, err);
         if (r != 0) return r;
+        s->moved += is_progress(type) ? used : 0;
         tree_buf_drop(&s->in, used);
     }
     if (why.code != GP_OK && err != NULL) *err = why;
@@ -147,7 +182,7 @@ int tree_feed(struct tree_side *s, const void *p, size_t n, struct gp_error *err
 
 /* --- lists that go elsewhere --- */
 
-int tree_list_bytes(const struct tree_give_opts *opts, void **ret, size_t *ret_n, bool *ret_folder,
+int tree_list_bytes(const struct tree_give_opts *opts, void **ret, size_t *ret_n, uint64_t *ret_size, bool *ret_folder,
                     struct gp_error *err) {
     struct tree_side *s = tree_giver(opts);
     struct tree_buf all = {0};
@@ -161,6 +196,7 @@ int tree_list_bytes(const struct tree_give_opts *opts, void **ret, size_t *ret_n
         tree_sent(s, n);
     }
     *ret_folder = !giver_single(s->giver);
+    *ret_size = s->stats.bytes;
     tree_side_free(s);
     if (r != 0) {
         tree_buf_clear(&all);

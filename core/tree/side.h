@@ -20,6 +20,8 @@ struct tree_side {
     bool ended, remote;
     struct tree_buf in, out;
     struct tree_stats stats;
+    uint64_t moved;               /* bytes: sent, and of whole frames that are progress */
+    struct tree_work own, theirs; /* entries and hashed: of this side; as the other side's last ping has it */
 };
 
 struct giver *giver_new(const struct tree_give_opts *opts);

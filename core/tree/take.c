@@ -121,7 +121,7 @@ static int take_listed(struct tree_side *s, struct tree_cursor *c, struct gp_err
     unsigned flags = cursor_u8(c);
     uint64_t left_out = cursor_u64(c);
     if (!cursor_whole(c) || !t->begun || t->listed || flags > TREE_PARTIAL || n != t->list.all.len ||
-        (t->single && n != 1) || left_out > UINT32_MAX)
+        (t->single && n != 1) || left_out > TREE_COUNT_MAX)
         return side_nonsense(err, "the end of a list");
     t->listed = true;
     t->partial = flags == TREE_PARTIAL;
@@ -349,6 +349,7 @@ static int look_one(struct tree_side *s, struct gp_error *err) {
     const struct tree_entry *e = catalog_at(&t->list, t->looked);
     const char *name = "";
     struct stat st;
+    tree_looked(s);
     int dir = place_parent(&t->place, e->path, &name);
     if (dir == -ENOENT) return side_nonsense(err, "an entry without its folder");
     if (dir == -ELOOP || dir == -ENOTDIR)
@@ -369,6 +370,7 @@ static int hash_some(struct tree_side *s, struct gp_error *err) {
     if (t->buf == NULL) t->buf = xmalloc(TREE_SLICE);
     int r = reader_next(&t->reader, t->buf, TREE_SLICE, &n, &hole);
     if (r != 0) return side_io(err, -r, "read", e->path);
+    s->own.hashed += n;
     if (n > 0 && hole) tree_hash_zeros(&t->hash, n);
     else if (n > 0) tree_hash_add(&t->hash, t->buf, (size_t)n);
     if (n > 0) return 0;

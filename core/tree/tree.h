@@ -26,6 +26,13 @@ struct tree_stats {
 void tree_stats_clear(struct tree_stats *s);
 #define GP_AUTO_TREE_STATS GP_CLEANUP(tree_stats_clear)
 
+/* What moved in one transfer: the measure of its progress. Signs of life and notes do not count. */
+struct tree_work {
+    uint64_t bytes; /* this side sent, or the other side sent of lists, wants and content, also of a part of a frame */
+    uint64_t entries; /* that the other side looked at, by its own count */
+    uint64_t hashed;  /* bytes that it compared, by its own count: no more than this side has to compare */
+};
+
 /* Called often while one call of tree_work lists or removes much: the other side must not take this one for gone. May
  * call tree_ping, tree_out and tree_sent. fn NULL: nothing is called. */
 struct tree_beat {
@@ -99,7 +106,8 @@ enum tree_state {
 };
 /* Works for a few milliseconds on this side's files; the first call of a giver lists all of root. */
 int tree_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err);
-void tree_ping(struct tree_side *s);                             /* so that the other side knows we are alive */
+void tree_ping(struct tree_side *s);   /* so that the other side knows we are alive, and how far this one is */
+void tree_looked(struct tree_side *s); /* an entry was looked at: a tree_beat says so */
 void tree_fail(struct tree_side *s, const struct gp_error *why); /* reports it to the other side */
 /* The error came from the other side. */
 bool tree_side_remote(const struct tree_side *s);
@@ -107,10 +115,12 @@ const struct tree_stats *tree_side_stats(const struct tree_side *s);
 /* The last part of a path, without slashes at its end; NULL if that names no folder by itself (".", "..", "/", "~").
  * Caller frees. */
 char *tree_last_part(const char *path);
+struct tree_work tree_side_work(const struct tree_side *s); /* none of its members decreases */
 
 /* --- from node to node --- */
-/* The list of a root as a giver would send it. Caller frees. *ret_folder: it is one. Blocks on local files. */
-int tree_list_bytes(const struct tree_give_opts *opts, void **ret, size_t *ret_n, bool *ret_folder,
+/* The list of a root as a giver would send it. Caller frees. *ret_size: of the files in it. *ret_folder: it is one.
+ * Blocks on local files. */
+int tree_list_bytes(const struct tree_give_opts *opts, void **ret, size_t *ret_n, uint64_t *ret_size, bool *ret_folder,
                     struct gp_error *err);
 /* The hash of such a list, for tree_expect_list. */
 void tree_list_hash(const void *list, size_t n, unsigned char ret[32]);

@@ -15,6 +15,12 @@
 #define FIRST_MS 3000         /* how long the first node may take to connect before another one becomes the first */
 #define LOOK_MS 100           /* how often a waiting node looks for cancellation */
 #define STACK_BYTES (1 << 20) /* listing a deep folder recurses */
+#define FAILED_MAX 2          /* fetches from one node that fail, before it is no source any more */
+/* For an agent to answer, beside its work: it takes the list, or the folder from another node, at 1 MB/s at least. A
+ * slower one gets it from here. */
+#define ANSWER_MS 120000
+#define ANSWER_RATE 1000 /* bytes a ms */
+#define LIST_RATE 32     /* the same of a list, which comes from here */
 
 enum member_state { MEMBER_WAITS, MEMBER_WORKS, MEMBER_SHARES, MEMBER_LEFT };
 struct fan;
@@ -25,7 +31,7 @@ struct member {
     bool started;
     /* guarded by the fan's lock */
     enum member_state state;
-    int users;
+    int users, failed;
     uint16_t port;
 };
 struct fan {
@@ -34,6 +40,7 @@ struct fan {
     void *list;
     size_t list_n;
     unsigned char list_hash[32]; /* what a node accepts from another one */
+    uint64_t size;               /* of the files in it */
     bool folder;
     struct tree_sums *sums;
     unsigned char token[TREE_TOKEN];
@@ -71,6 +78,7 @@ static struct member *find_source(const struct fan *f, bool *ret_works) {
     *ret_works = false;
     for (size_t i = 0; i < f->n; i++) {
         struct member *m = &f->all[i];
+        if (m->failed >= FAILED_MAX) continue;
         /* one that shares, but is busy, will be free again */
         *ret_works |= m->state == MEMBER_SHARES || (m->state == MEMBER_WORKS && m->node->address != NULL);
         if (m->state == MEMBER_SHARES && m->users < USERS_MAX && (best == NULL || m->users < best->users)) best = m;
@@ -111,6 +119,12 @@ static struct tree_request request_of(const struct fan *f, enum tree_verb verb, 
     return q;
 }
 
+/* Empty files count too: each is some dozen bytes of the list. */
+static int64_t answer_ms(uint64_t size, size_t list_n) {
+    uint64_t ms = size / ANSWER_RATE + list_n / LIST_RATE;
+    return ANSWER_MS + (int64_t)GP_MIN(ms, (uint64_t)1 << 50);
+}
+
 static int64_t end_of(const struct fan *f) { return f->req->deadline_ms != 0 ? f->req->deadline_ms : GP_NEVER; }
 
 static void fetch_from(struct member *m, struct member *source) {
@@ -119,12 +133,17 @@ static void fetch_from(struct member *m, struct member *source) {
     struct gp_error why = {0};
     uint64_t bytes = 0;
     const struct tree_request q = request_of(f, TREE_FETCH, source->node->address, source->port);
-    const struct peer_ask a = {.link = l, .request = &q, .deadline_ms = end_of(f), .cancel = l->cancel};
+    const struct peer_ask a = {.link = l,
+                               .request = &q,
+                               .deadline_ms = end_of(f),
+                               .answer_ms = answer_ms(f->size, f->list_n),
+                               .cancel = l->cancel};
     int r = l->session != NULL ? 0 : node_link_ensure(l, &why);
     if (r == 0) r = peer_fetch(&a, &bytes, &why);
     m->node->stats.bytes_fetched = bytes;
     pthread_mutex_lock(&f->lock);
     source->users--;
+    source->failed += r != 0;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
     if (r != 0 && r != -GP_ECANCELLED)
@@ -150,6 +169,7 @@ static void share(struct member *m) {
                                .list = f->list,
                                .list_n = f->list_n,
                                .deadline_ms = end_of(f),
+                               .answer_ms = answer_ms(0, f->list_n),
                                .cancel = &f->done,
                                .ready = listens,
                                .ctx = m};
@@ -220,7 +240,7 @@ int tree_up_many(struct tree_many *nodes, size_t n, const struct tree_up_req *re
                  struct gp_error *err) {
     struct fan f = {.req = req, .cancel = cancel, .n = n, .unfinished = n, .done = {.efd = -1}};
     const struct tree_give_opts give = {.root = req->from, .ignore = req->ignore, .omit = req->omit, .cancel = cancel};
-    int r = n == 0 ? 0 : tree_list_bytes(&give, &f.list, &f.list_n, &f.folder, err);
+    int r = n == 0 ? 0 : tree_list_bytes(&give, &f.list, &f.list_n, &f.size, &f.folder, err);
     if (r == 0 && n > 0) tree_list_hash(f.list, f.list_n, f.list_hash);
     if (r == 0) r = fs_random(f.token, sizeof f.token, err);
     if (r == 0) r = fs_random(&f.id, sizeof f.id, err);

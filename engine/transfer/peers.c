@@ -14,15 +14,22 @@ struct talk {
     void *request;
     size_t request_n, sent; /* of request and list */
     struct str in;
-    bool answered;
+    bool answered, late;
+    int64_t answer_by_ms;
     uint64_t value;
     int rc;
     struct gp_error err;
 };
 
+static bool is_late(struct talk *t) {
+    t->late = t->late || (!t->answered && clock_left_ms(t->answer_by_ms) == 0);
+    return t->late;
+}
+
 static enum ssh_pull pull(void *ctx, const void **ret, size_t *ret_n) {
     struct talk *t = ctx;
     const struct peer_ask *a = t->ask;
+    if (is_late(t)) return SSH_PULL_STOP;
     if (t->sent < t->request_n) {
         *ret = (const char *)t->request + t->sent;
         *ret_n = t->request_n - t->sent;
@@ -40,7 +47,8 @@ static void pulled(void *ctx, size_t n) {
 
 static bool on_data(void *ctx, const void *p, size_t n) {
     struct talk *t = ctx;
-    if (t->answered) return true; /* a sign of life */
+    if (is_late(t)) return false;
+    if (t->answered) return t->ask->ready != NULL; /* a sign of life, of one that shares */
     bool fits = str_add_mem(&t->in, p, n);
     t->rc = tree_answer_get(t->in.s, t->in.len, &t->answered, &t->value, &t->err);
     if (t->rc == 0 && !fits) t->rc = gp_fail(&t->err, GP_EPROTO, "the agent's answer is too long");
@@ -50,7 +58,7 @@ static bool on_data(void *ctx, const void *p, size_t n) {
 
 /* 0: the agent answered. */
 static int ask(const struct peer_ask *a, uint64_t *ret, struct gp_error *err) {
-    struct talk t = {.ask = a};
+    struct talk t = {.ask = a, .answer_by_ms = clock_deadline(a->answer_ms)};
     GP_AUTO_SSH_RESULT struct ssh_result r = {0};
     const char *label = a->link->target.label;
     struct gp_error why = {0};
@@ -73,10 +81,16 @@ static int ask(const struct peer_ask *a, uint64_t *ret, struct gp_error *err) {
         if (err != NULL) *err = why;
         return rc;
     }
+    if (t.answered && a->ready == NULL) {
+        *ret = t.value;
+        return 0;
+    }
     if (r.end == SSH_LOST) return gp_fail(err, GP_ELOST, "%s: %s", label, ssh_lost_why(a->link->session));
     if (r.end == SSH_TIMED_OUT)
         return gp_fail(err, GP_ETIMEOUT, "%s: %s", label,
-                       clock_left_ms(a->deadline_ms) > 0 ? "its agent does not answer" : "it did not finish in time");
+                       t.late                              ? "it did not finish in time, though its agent is alive"
+                       : clock_left_ms(a->deadline_ms) > 0 ? "its agent does not answer"
+                                                           : "it did not finish in time");
     if (!t.answered) return gp_fail(err, GP_EIO, "%s: the agent ended with status %d", label, r.status);
     *ret = t.value;
     return 0;

@@ -14,6 +14,7 @@ struct peer_ask {
     const void *list; /* share: sent after the request; NULL */
     size_t list_n;
     int64_t deadline_ms;                     /* monotonic; GP_NEVER: none */
+    int64_t answer_ms;                       /* until it must have answered: signs of life do not count */
     const struct gp_cancel *cancel;          /* ends the command */
     void (*ready)(void *ctx, uint64_t port); /* share: it listens */
     void *ctx;

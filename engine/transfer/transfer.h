@@ -16,7 +16,10 @@
 #include "ssh/link.h"
 #include "tree/tree.h"
 
-#define TREE_SILENT_MS 60000 /* the agent gives a sign of life every 10 s */
+#define TREE_SILENT_MS 60000        /* the agent gives a sign of life every 10 s */
+#define TREE_LIMIT "TRANSFER_LIMIT" /* detail of a -GP_ETIMEOUT: no repetition before the caller's own end helps */
+
+struct pace;
 
 struct tree_up_req {
     const char *from; /* local folder or file. A link is followed here, but not below */
@@ -36,7 +39,9 @@ struct tree_up_req {
  * read; -GP_EIO: local or remote disk (detail "DISK_FULL" when full); -GP_EBOOTSTRAP: the node's agent is not there
  * or is of another version; -GP_EPROTO: it answered nonsense; -GP_ETIMEOUT, -GP_EREACH, -GP_ECANCELLED. Single files
  * that cannot be read or changed while they were read are notes, not errors.
- * An agent that is silent for TREE_SILENT_MS is asked again on a new connection, twice: then -GP_EREACH. */
+ * An agent that is silent for TREE_SILENT_MS, or whose transfer makes no progress (pace.h), is asked again on a new
+ * connection, twice: then -GP_EREACH. All attempts together have an end too (pace.h), but with deadline_ms: then that
+ * one is it. */
 int tree_up(struct node_link *l, const struct tree_up_req *req, struct tree_stats *ret, struct gp_error *err);
 
 struct tree_down_req {
@@ -46,6 +51,7 @@ struct tree_down_req {
     bool mirror, by_hash;
     bool durable; /* all is on disk before it returns: for a caller that ends the node next */
     int64_t deadline_ms;
+    struct pace *pace; /* of several transfers of one node, which share their end; NULL: its own */
     void (*progress)(void *ctx, const struct tree_stats *so_far);
     void *ctx;
 };

@@ -107,7 +107,7 @@ ROOMS = {
     "engine/internal.*": (ALL, ["engine/engine.*"]),
     "engine/run": (ALL, CORE + ["providers/provider.*", "providers/http*", "providers/ssh", "bootstrap", "templates", "validate",
                                 "engine/engine.*", "engine/internal.*"]),
-    "engine/transfer": (["bucket_copy.h", "transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh",
+    "engine/transfer": (["bucket_copy.h", "pace.h", "transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh",
                                                           "providers/bucket"]),
     "engine/stack": (ALL, CORE + ["providers/provider.*", "templates", "engine/run", "engine/engine.*",
                                   "engine/internal.*"]),
@@ -115,11 +115,13 @@ ROOMS = {
                                   "engine/engine.*", "engine/internal.*"]),
     # What this machine last saw of a job: written by jobs, read by the verbs.
     "engine/job/job_seen.*": (ALL, CORE + ["engine/run", "engine/engine.*"]),
+    # Transfers of the nodes of a job.
+    "engine/job/copy": (ALL, CORE + ["bootstrap", "engine/run", "engine/transfer", "engine/engine.*"]),
     # Jobs on ready nodes: over the engine's verbs up and down.
     "engine/job": (["jobs.h", "job_follow.h", "job_state.h"],
                    CORE + ["templates", "bootstrap", "providers/provider.*", "providers/bucket", "validate", "engine/run",
                            "engine/stack", "engine/proof", "engine/transfer", "engine/engine.*", "engine/internal.*",
-                           "engine/job/job_seen.*"]),
+                           "engine/job/copy", "engine/job/job_seen.*"]),
     # Statements about nodes for other programs.
     "engine/certificate": (ALL, CORE + ["providers/http*", "validate", "engine/engine.*", "engine/internal.*"]),
     "engine": (["plan_file.h"],

@@ -63,7 +63,9 @@ static void ping(struct carry *c) {
 void carry_beat(void *ctx) {
     struct carry *c = ctx;
     struct gp_error ignored = {0};
-    if (c->side == NULL || clock_left_ms(c->ping_at_ms) > 0) return;
+    if (c->side == NULL) return;
+    tree_looked(c->side);
+    if (clock_left_ms(c->ping_at_ms) > 0) return;
     ping(c);
     (void)send_out(c, &ignored); /* a failure comes again in carry_all */
 }
