@@ -52,8 +52,8 @@ SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAG
 DEPS = $(if $(GPUPROV_SKIP_DEPS),true,sh tests/deps.sh)
 
 # --- the program: every .c below these folders, so a new file needs no line here ---
-LIB_SRC := $(sort $(wildcard core/*/*.c engine/*.c engine/*/*.c providers/*.c providers/*/*.c providers/*/*/*.c \
-  bootstrap/*.c templates/*.c validate/*.c validate/suite/*.c))
+LIB_SRC := $(sort $(wildcard core/*/*.c engine/*.c engine/*/*.c engine/*/*/*.c providers/*.c providers/*/*.c \
+  providers/*/*/*.c bootstrap/*.c templates/*.c validate/*.c validate/suite/*.c))
 CMD_SRC := $(sort $(wildcard cmd/*.c cmd/*/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CMD_OBJ := $(CMD_SRC:%.c=$(B)/obj/%.o)

@@ -101,6 +101,12 @@ void app_progress_end(struct engine *e, struct progress **p);
         .initial = LOCK_TIMEOUT_MS, .help = "wait so long for another gpuprov on this stack (default 1h)" \
     }
 void app_lock_timeout(struct invocation *inv, int64_t ms);
+/* The row of the option --fetch-timeout. */
+#define FETCH_ROW(struct_, member)                                                                         \
+    {                                                                                                      \
+        .name = "fetch-timeout", .type = OPT_DURATION, .offset = offsetof(struct_, member), .arg = "TIME", \
+        .min = 1000, .help = "fetch files of a node for so long (default 1h, and 1s more per 32 kB)"       \
+    }
 /* Limits the engine to the places in `list` (NULL: no limit). Call it before app_engine. */
 int app_places(struct invocation *inv, const char *list, struct gp_error *err);
 json_t *time_json(int64_t wall_s);             /* new reference; null for 0 */

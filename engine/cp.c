@@ -9,6 +9,7 @@
 #include "engine/proof/node_target.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
+#include "engine/transfer/pace.h"
 #include "engine/transfer/transfer.h"
 
 #include <errno.h>
@@ -20,7 +21,9 @@
 struct copy {
     struct run *run;
     const struct cp_req *req;
-    uint64_t bytes; /* of the sources before */
+    uint64_t bytes;      /* of the sources before */
+    int64_t deadline_ms; /* of all that is fetched; 0: none but that of transfer/pace.h */
+    struct pace pace;    /* of all sources, which are on one node */
 };
 
 static void progress(void *ctx, const struct tree_stats *s) {
@@ -72,6 +75,8 @@ static int down_one(struct copy *c, struct node_link *l, const char *from, struc
                                  .keep_name = true,
                                  .mirror = req->mirror,
                                  .by_hash = req->by_hash,
+                                 .deadline_ms = c->deadline_ms,
+                                 .pace = &c->pace,
                                  .progress = progress,
                                  .ctx = c};
     return tree_down(l, &down, ret, err);
@@ -89,9 +94,10 @@ static void add(struct tree_stats *to, const struct tree_stats *s) {
 }
 
 static int copy_all(struct run *run, const struct cp_req *req, struct tree_stats *ret, struct gp_error *err) {
-    struct copy c = {.run = run, .req = req};
+    struct copy c = {.run = run, .req = req, .deadline_ms = req->fetch_ms > 0 ? clock_deadline(req->fetch_ms) : 0};
     struct node_link *l = &run->nodes[req->slot].link;
     l->reach_timeout_ms = RECONNECT_MS;
+    pace_init(&c.pace, c.deadline_ms != 0);
     int r = 0;
     for (size_t i = 0; i < req->from->n && r == 0; i++) {
         GP_AUTO_TREE_STATS struct tree_stats one = {0};

@@ -412,6 +412,7 @@ struct cp_req {
         *from;      /* at least one. A folder goes to `to`/NAME, one that ends in "/." has its content in `to` */
     const char *to; /* of one file: its new path, or a folder that exists or ends in '/' */
     bool ignore, mirror, by_hash; /* see engine/transfer/transfer.h; ignore: up only */
+    int64_t fetch_ms;             /* for all of it, from a node; 0: what engine/transfer/pace.h allows */
 };
 /* Copies files and folders between this machine and a node, or to all nodes: only what differs, checked by hash. Goes
  * on after a lost connection; a repetition goes on after a crash. Blocks; progress goes to e->sink. ret: also after an

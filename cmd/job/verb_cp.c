@@ -10,6 +10,7 @@
 
 struct opts {
     bool ignore, mirror, by_hash;
+    int64_t fetch_ms;
 };
 static const struct opt options[] = {
     {.name = "ignore",
@@ -24,6 +25,7 @@ static const struct opt options[] = {
      .type = OPT_FLAG,
      .offset = offsetof(struct opts, by_hash),
      .help = "compare files of equal size and time by their hash too"},
+    FETCH_ROW(struct opts, fetch_ms),
     {0}};
 
 /* "STACK[/N|/all]:PATH": *ret_target and *ret_path, the latter borrowed. A path of this machine with a ':' begins with
@@ -132,12 +134,13 @@ static int copy(struct invocation *inv, struct cp_req *req, struct gp_error *err
 
 static int run(struct invocation *inv, struct gp_error *err) {
     const struct opts *o = inv->opts;
-    struct cp_req req = {.ignore = o->ignore, .mirror = o->mirror, .by_hash = o->by_hash};
+    struct cp_req req = {.ignore = o->ignore, .mirror = o->mirror, .by_hash = o->by_hash, .fetch_ms = o->fetch_ms};
     GP_AUTO_STRV struct strv from = {0};
     GP_AUTO_FREE char *target = NULL, *name = NULL;
     GP_AUTO_SPEC struct spec *spec = NULL;
     int r = decode(inv, &req, &from, &target, err);
     if (r == 0 && o->ignore && !req.up) r = gp_fail(err, GP_EUSAGE, "--ignore is for copies to a node");
+    if (r == 0 && o->fetch_ms > 0 && req.up) r = gp_fail(err, GP_EUSAGE, "--fetch-timeout is for copies from a node");
     bool all = r == 0 && target != NULL && str_ends(target, "/all");
     if (all && !req.up) r = gp_fail(err, GP_EUSAGE, "'%s' is for copies to nodes: name one node to copy from", target);
     if (all) target[strlen(target) - strlen("/all")] = '\0';

@@ -7,13 +7,14 @@
 
 struct opts {
     bool detach;
-    int64_t lock_timeout_ms;
+    int64_t lock_timeout_ms, fetch_ms;
 };
 static const struct opt options[] = {{.name = "detach",
                                       .letter = 'd',
                                       .type = OPT_FLAG,
                                       .offset = offsetof(struct opts, detach),
                                       .help = "end when the job has started"},
+                                     FETCH_ROW(struct opts, fetch_ms),
                                      LOCK_ROW(struct opts, lock_timeout_ms),
                                      {0}};
 
@@ -26,7 +27,7 @@ static int run(struct invocation *inv, struct gp_error *err) {
     if (r != 0) return r;
     struct job_result res = {0};
     struct job_printer printer = {.inv = inv, .work = &w, .res = &res};
-    struct job_opts opts = {.cmd = inv->rest, .n_cmd = inv->n_rest, .detach = o->detach};
+    struct job_opts opts = {.cmd = inv->rest, .n_cmd = inv->n_rest, .detach = o->detach, .fetch_ms = o->fetch_ms};
     job_print_to(&printer, &opts);
     r = engine_exec(w.e, w.name, w.spec, &opts, &res, err);
     if (w.p != NULL) app_progress_end(w.e, &w.p);

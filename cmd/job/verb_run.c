@@ -8,7 +8,7 @@
 
 struct opts {
     bool detach, no_down, yes, accept_new_host_key;
-    int64_t keep_ms, lock_timeout_ms;
+    int64_t keep_ms, lock_timeout_ms, fetch_ms;
 };
 static const struct opt options[] = {
     {.name = "detach",
@@ -28,6 +28,7 @@ static const struct opt options[] = {
      .type = OPT_FLAG,
      .offset = offsetof(struct opts, accept_new_host_key),
      .help = "ssh: accept and store the key of a host that is in no known_hosts file"},
+    FETCH_ROW(struct opts, fetch_ms),
     LOCK_ROW(struct opts, lock_timeout_ms),
     {0}};
 
@@ -57,8 +58,12 @@ static int run(struct invocation *inv, struct gp_error *err) {
     struct job_result res = {0};
     struct approval a = {.inv = inv, .work = &w, .yes = o->yes};
     struct job_printer printer = {.inv = inv, .work = &w, .res = &res};
-    struct job_opts opts = {
-        .cmd = inv->rest, .n_cmd = inv->n_rest, .detach = o->detach, .no_down = o->no_down, .keep_ms = o->keep_ms};
+    struct job_opts opts = {.cmd = inv->rest,
+                            .n_cmd = inv->n_rest,
+                            .detach = o->detach,
+                            .no_down = o->no_down,
+                            .keep_ms = o->keep_ms,
+                            .fetch_ms = o->fetch_ms};
     job_print_to(&printer, &opts);
     approval_hold(&a);
     w.e->approve = approval_ask;

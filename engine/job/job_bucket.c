@@ -151,7 +151,7 @@ int job_bucket_bring(struct job_session *s, struct gp_error *err) {
 
 /* --- to the bucket --- */
 
-int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct gp_cancel *cancel,
+int job_bucket_put(const struct job_bucket_of *of, const char *to, bool more, const struct gp_cancel *cancel,
                    struct tree_stats *ret, struct gp_error *err) {
     GP_AUTO_BUCKET struct bucket *b = NULL;
     if (!bucket_url_is(to)) return 0;
@@ -160,7 +160,7 @@ int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct 
     uint64_t links = 0;
     int r = bucket_open(to, cancel, &b, err);
     if (r == 0) r = bucket_up(b, folder, note, ret, &links, err);
-    if (r == 0 && ret->left_out == links) unmark(folder);
+    if (r == 0 && ret->left_out == links && !more) unmark(folder);
     say_notes(of->sink, ret);
     if (r == 0 && ret->files > 0)
         event_emit(of->sink, -1, NODE_READY, EVENT_INFO, "files", "%llu of %llu files sent to '%s' (%.1f MB)",
@@ -207,7 +207,7 @@ static int send_one(struct job_session *s, const char *to, bool output, bool lef
     GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, to);
     struct gp_error why = {0};
     if (!bucket_url_is(to)) return 0;
-    int r = job_bucket_put(&of, to, &s->e->cancel, &stats, &why);
+    int r = job_bucket_put(&of, to, false, &s->e->cancel, &stats, &why);
     if (r != 0) {
         s->unsent = true;
         note_stored(s->ret, to, &stats, why.msg);
@@ -372,7 +372,7 @@ static int send_others(const struct job_session *s, const struct note *n, const 
         GP_AUTO_TREE_STATS struct tree_stats stats = {0};
         GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, n->to.v[i]);
         struct gp_error why = {0};
-        int r = job_bucket_put(&of, n->to.v[i], &s->e->cancel, &stats, &why);
+        int r = job_bucket_put(&of, n->to.v[i], false, &s->e->cancel, &stats, &why);
         if (r == 0 && stats.left_out > 0)
             r = gp_fail(&why, GP_EIO, "%llu files cannot be kept in a bucket", (unsigned long long)stats.left_out);
         if (r != 0)

@@ -31,8 +31,8 @@ int job_bucket_mark(const struct job_bucket_of *of, const char *to, bool *ret_ne
 /* Nothing came after a new mark. Any thread. */
 void job_bucket_unmark(const struct job_bucket_of *of, const char *to);
 /* Sends the folder of `to`, with an event, and removes its mark if the bucket has all of it but links to folders; 0 if
- * `to` is no bucket. Any thread, but not while files come into it. */
-int job_bucket_put(const struct job_bucket_of *of, const char *to, const struct gp_cancel *cancel,
+ * `to` is no bucket. more: files may come into it meanwhile, so the mark stays. Any thread. */
+int job_bucket_put(const struct job_bucket_of *of, const char *to, bool more, const struct gp_cancel *cancel,
                    struct tree_stats *ret, struct gp_error *err);
 /* Sends all folders of the job. Sets s->unsent, or s->unkept; ret->stored has what was done. The first failure is err,
  * and names the folder and what becomes of it. left: the nodes stay, because they have files that are not here. */

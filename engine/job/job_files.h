@@ -8,20 +8,19 @@
 
 /* Where the files of a rank are here: below `to` each has a folder if several nodes run the job. Caller frees. */
 char *job_files_place(const char *to, int rank, bool more);
+/* A transfer from the node of o->link: `path` and `to` as the spec has them. more: several nodes run the job. */
+struct job_copy;
+void job_files_from(struct job_copy *o, const char *path, const char *to, bool more);
 /* Sends job.workdir, without the folders that results come to, to the nodes that run the job, and the checkpoint of an
  * earlier run to those that have none. The first failure is err. */
 int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_error *err);
 /* Fetches the outputs and the checkpoint from the nodes that can be reached, and appends what was done to `ret`. A path
  * that a node does not have is no error. A node that is away is tried again for JOB_AWAY_MS, unless its provider has
  * ended its machine, and a folder that another copy uses for minutes; e->cancel ends all of it (-GP_ECANCELLED).
+ * limit_ms: for all files of a node, repetitions included; 0: that of transfer/pace.h. A node that has used up its time
+ * (-GP_ETIMEOUT) keeps no other waiting.
  * *ret_left: files that could not be fetched are still on a node. */
-int job_files_fetch(struct job_nodes *all, const struct spec_job *job, struct job_result *ret, bool *ret_left,
-                    struct gp_error *err);
-
-/* Fetches the checkpoint every job.checkpoint.every, and the outputs that have an `every`, and sends what belongs in a
- * bucket, in a thread with connections of its own, until it is stopped. *ret: NULL where there is nothing to fetch. */
-struct job_backup;
-int job_backup_start(struct job_nodes *all, const struct spec_job *job, struct job_backup **ret, struct gp_error *err);
-void job_backup_stop(struct job_backup *b); /* accepts NULL */
+int job_files_fetch(struct job_nodes *all, const struct spec_job *job, int64_t limit_ms, struct job_result *ret,
+                    bool *ret_left, struct gp_error *err);
 
 #endif

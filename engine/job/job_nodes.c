@@ -56,6 +56,12 @@ int job_nodes_open(struct run *run, int64_t ms, struct job_nodes *ret, struct gp
     return 0;
 }
 
+bool job_nodes_several(const struct job_nodes *all) {
+    size_t n = 0;
+    for (size_t i = 0; i < all->len; i++) n += all->items[i].used;
+    return n > 1;
+}
+
 void job_nodes_clear(struct job_nodes *all) {
     free(all->items);
     *all = (struct job_nodes){0};

@@ -25,7 +25,8 @@ struct job_nodes {
 /* Connects to the nodes of the stack at once, each within ms. Nodes that cannot be reached are not an error: their
  * n->rc and n->err have the reason. -GP_ENOTFOUND: the stack has no node; -GP_ECANCELLED. */
 int job_nodes_open(struct run *run, int64_t ms, struct job_nodes *ret, struct gp_error *err);
-void job_nodes_clear(struct job_nodes *all); /* the run closes the connections */
+bool job_nodes_several(const struct job_nodes *all); /* more than one is used */
+void job_nodes_clear(struct job_nodes *all);         /* the run closes the connections */
 /* The first node that is used and cannot be reached, as an error; 0: there is none. */
 int job_nodes_missing(const struct job_nodes *all, struct gp_error *err);
 /* Appends a command for ssh: the agent with these words after "job", its output behind JOB_MARK. */

@@ -4,6 +4,7 @@
 
 #include "engine/job/job_session.h"
 
+#include "engine/job/job_backup.h"
 #include "engine/job/job_bucket.h"
 #include "engine/job/job_files.h"
 #include "engine/job/job_seen.h"
@@ -221,7 +222,7 @@ int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *er
     struct gp_error why = {0};
     *ret_left = s->unsent = s->unkept = false;
     if (s->def.spec == NULL) return 0;
-    int r = job_files_fetch(&s->all, &s->def.spec->job, s->ret, ret_left, err);
+    int r = job_files_fetch(&s->all, &s->def.spec->job, s->opts->fetch_ms, s->ret, ret_left, err);
     if (r == -GP_ECANCELLED) return r;
     int sent = job_bucket_send(s, *ret_left, r == 0 ? err : &why);
     if (r != 0 && sent != 0) run_event(s->run, -1, NODE_READY, EVENT_WARN, "files", "%s", why.msg);

@@ -19,11 +19,12 @@ enum job_stage {
 struct job_opts {
     char *const *cmd; /* replaces job.run; n_cmd 0: none */
     int n_cmd;
-    bool detach;     /* ends when the job has started */
-    bool no_down;    /* run: the nodes stay */
-    int64_t keep_ms; /* run: after a failure the nodes stay that long; 0: job.keep */
-    int slot;        /* job_log: one node only; -1: all */
-    bool follow;     /* job_log: until the job ends */
+    bool detach;      /* ends when the job has started */
+    bool no_down;     /* run: the nodes stay */
+    int64_t keep_ms;  /* run: after a failure the nodes stay that long; 0: job.keep */
+    int64_t fetch_ms; /* run, exec: how long the files of a node may take; 0: as transfer/pace.h has it */
+    int slot;         /* job_log: one node only; -1: all */
+    bool follow;      /* job_log: until the job ends */
     /* A cleaned line of a rank's log, without its newline; NULL: the log is not read. */
     void (*text)(void *ctx, int rank, const char *line, size_t n);
     void (*pause)(void *ctx); /* flush what was printed; may be NULL */

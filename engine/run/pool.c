@@ -64,8 +64,10 @@ int pool_run(struct run *run, void (*work)(struct run_node *n), struct gp_error 
     return rc == 0 ? 0 : gp_fail_errno(err, GP_EENV, rc, "could not start a thread");
 }
 
-void pool_each(size_t n, void (*work)(void *ctx, size_t i), void *ctx) {
+void pool_some(size_t n, size_t most, void (*work)(void *ctx, size_t i), void *ctx) {
     struct pool pool = {.work = work, .ctx = ctx, .n = n};
     atomic_init(&pool.next, 0);
-    if (n == 1 || run_pool(&pool, n) != 0) worker(&pool);
+    if (n == 1 || run_pool(&pool, GP_MIN(n, most)) != 0) worker(&pool);
 }
+
+void pool_each(size_t n, void (*work)(void *ctx, size_t i), void *ctx) { pool_some(n, n, work, ctx); }

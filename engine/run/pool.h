@@ -12,5 +12,7 @@ int pool_run(struct run *run, void (*work)(struct run_node *n), struct gp_error 
 /* work(ctx, i) for every i below n, all at once; returns when all are done. Where no thread can be started, that of the
  * caller does the work. */
 void pool_each(size_t n, void (*work)(void *ctx, size_t i), void *ctx);
+/* The same, at most `most` at once. */
+void pool_some(size_t n, size_t most, void (*work)(void *ctx, size_t i), void *ctx);
 
 #endif

@@ -2,7 +2,7 @@
 /* Whether a node gets the checkpoint that is here, or keeps its own. Any thread. */
 #include "base/gp_base.h"
 
-#include "engine/job/job_checkpoint.h"
+#include "engine/job/copy/job_checkpoint.h"
 
 #include "bootstrap/bootstrap.h"
 
