@@ -82,8 +82,9 @@ int gp_wrap(struct gp_error *err, const char *fmt, ...) GP_PRINTF(2, 3);
 /* Adds to the end of the message: a next step that only the caller knows. */
 void gp_append(struct gp_error *err, const char *fmt, ...) GP_PRINTF(2, 3);
 
-/* From now on every message passes through edit, whose result is freed. The redactor sets it (base/log.h): the static
- * agent has errors, but no redactor. */
+/* From now on every message passes through edit before it is cut, and its result is freed; NULL: through nothing. The
+ * redactor sets it (base/log.h): replies of services and other foreign texts may repeat a secret. The static agent has
+ * errors, but no redactor. */
 void gp_error_filter(char *(*edit)(const char *text));
 
 void gp_error_clear(struct gp_error *err);   /* back to {0}, for a caller that handled it */

@@ -7,6 +7,7 @@
 #include "base/str.h"
 
 #include <arpa/inet.h>
+#include <strings.h>
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -77,4 +78,71 @@ bool form_same_network(const char *x, const char *y) {
     struct cidr a, b;
     if (!cidr_read(x, &a) || !cidr_read(y, &b)) return strcmp(x, y) == 0;
     return a.family == b.family && a.bits == b.bits && memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+}
+
+/* --- places of URLs: secrets are sent by them --- */
+
+/* A backslash is a slash for some readers. */
+static bool is_plain(const char *url) {
+    for (const unsigned char *p = (const unsigned char *)url; *p != '\0'; p++)
+        if (*p <= ' ' || *p == 0x7f || *p == '\\') return false;
+    return true;
+}
+
+static bool take(char *dst, size_t room, const char *from, size_t n, const char *allowed) {
+    if (n == 0 || n >= room || strspn(from, allowed) < n) return false;
+    memcpy(dst, from, n);
+    dst[n] = '\0';
+    return true;
+}
+
+static bool is_ipv6(const char *host) {
+    unsigned char v6[16];
+    return inet_pton(AF_INET6, host, v6) == 1;
+}
+
+bool form_url(const char *url, struct url_place *ret) {
+    struct url_place p = {.https = strncmp(url, "https://", 8) == 0};
+    if ((!p.https && strncmp(url, "http://", 7) != 0) || !is_plain(url)) return false;
+    const char *at = url + (p.https ? 8 : 7), *end = at + strcspn(at, "/?#");
+    bool brackets = *at == '[';
+    size_t n = brackets ? strcspn(at, "]/?#") : strcspn(at, ":/?#");
+    if (brackets && at[n] != ']') return false;
+    if (brackets ? !take(p.host, sizeof p.host, at + 1, n - 1, HEX "ABCDEF:.") || !is_ipv6(p.host)
+                 : !take(p.host, sizeof p.host, at, n, LOWER UPPER DIGITS "-._"))
+        return false;
+    at += n + brackets;
+    if (at < end && (*at != ':' || !take(p.port, sizeof p.port, at + 1, (size_t)(end - at - 1), DIGITS))) return false;
+    *ret = p;
+    return true;
+}
+
+bool form_url_is_loopback(const struct url_place *p) {
+    unsigned char v4[4], v6[16];
+    static const unsigned char one[16] = {[15] = 1};
+    if (strcasecmp(p->host, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, p->host, v4) == 1) return v4[0] == 127;
+    return inet_pton(AF_INET6, p->host, v6) == 1 && memcmp(v6, one, sizeof one) == 0;
+}
+
+bool form_url_is(const struct url_place *p, const char *word) {
+    bool v6 = strchr(p->host, ':') != NULL;
+    GP_AUTO_FREE char *host = xasprintf("%s%s%s", v6 ? "[" : "", p->host, v6 ? "]" : "");
+    GP_AUTO_FREE char *both = xasprintf("%s:%s", host, p->port[0] != '\0' ? p->port : p->https ? "443" : "80");
+    return strcasecmp(word, host) == 0 || strcasecmp(word, both) == 0 || (v6 && strcasecmp(word, p->host) == 0);
+}
+
+#define SEPARATORS ", \t"
+
+const char *form_url_clear(void) {
+    const char *set = getenv(FORM_URL_CLEAR_ENV);
+    return set != NULL && set[strspn(set, SEPARATORS)] != '\0' ? set : NULL;
+}
+
+bool form_url_is_clear(const struct url_place *p) {
+    GP_AUTO_STRV struct strv words = {0};
+    strv_split(&words, form_url_clear() != NULL ? form_url_clear() : "", SEPARATORS);
+    for (size_t i = 0; i < words.n; i++)
+        if (form_url_is(p, words.v[i])) return true;
+    return false;
 }

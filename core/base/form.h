@@ -39,4 +39,25 @@ bool form_same_network(const char *x, const char *y);
 /* prefix and 8 to 17 hex digits: "i-0123456789abcdef0". */
 bool form_ec2_id(const char *s, const char *prefix);
 
+/* --- the place that a URL names, read strictly: a URL that two readers could understand differently has none --- */
+struct url_place {
+    bool https;     /* else http */
+    char host[256]; /* as written, an IPv6 address without its brackets */
+    char port[6];   /* "": not given */
+};
+
+/* "http[s]://HOST[:PORT]" and a path, query or fragment. False: another scheme or one in capitals, a user or password,
+ * a backslash, a blank or control character, a host that is neither a name nor an address. url is not NULL. */
+bool form_url(const char *url, struct url_place *ret);
+/* Whether the host is this machine whatever name service there is: "localhost", 127.0.0.0/8 or ::1, written as an
+ * address. Other names count as elsewhere, also those that would resolve to such an address. */
+bool form_url_is_loopback(const struct url_place *p);
+/* Whether `word` is HOST or HOST:PORT of the place, without case; an IPv6 address may be in brackets. */
+bool form_url_is(const struct url_place *p, const char *word);
+/* The hosts that the user exempts from TLS in this variable, HOST or HOST:PORT, separated by commas; NULL: none. The
+ * only function here that reads the environment. */
+#define FORM_URL_CLEAR_ENV "GPUPROV_CLEAR_TEXT"
+const char *form_url_clear(void);
+bool form_url_is_clear(const struct url_place *p); /* one of them */
+
 #endif

@@ -17,12 +17,31 @@
 
 enum { PIPE_WAIT_MS = 30000 };
 
+/* With the next step, because most callers have none of their own. */
+static int read_failed(const char *path, int errnum, struct gp_error *err) {
+    static const struct {
+        int errnum;
+        const char *step;
+    } steps[] = {{ENOENT, "correct its name"},
+                 {ENOTDIR, "correct its name"},
+                 {EISDIR, "give a file"},
+                 {EACCES, "check its permissions"},
+                 {EPERM, "check its permissions"}};
+    int r = gp_fail_errno(err, errnum == ENOENT ? GP_ENOTFOUND : GP_EIO, errnum, "could not read '%s'", path);
+    const char *step = "give another file";
+    for (size_t i = 0; i < GP_ARRAY_LEN(steps); i++)
+        if (steps[i].errnum == errnum) step = steps[i].step;
+    size_t n = err != NULL ? strlen(err->msg) : 0;
+    if (err != NULL) snprintf(err->msg + n, sizeof err->msg - n, ": %s", step);
+    return r;
+}
+
 int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err) {
+    str_add_mem(ret, "", 0); /* whatever happens, it is a string */
     GP_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0) return gp_fail_errno(err, errno == ENOENT ? GP_ENOTFOUND : GP_EIO, errno, "could not read '%s'", path);
     struct stat st;
-    if (fstat(fd, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
-    if (S_ISDIR(st.st_mode)) return gp_fail_errno(err, GP_EIO, EISDIR, "could not read '%s'", path);
+    if (fd < 0 || fstat(fd, &st) != 0) return read_failed(path, errno, err);
+    if (S_ISDIR(st.st_mode)) return read_failed(path, EISDIR, err);
     char buf[16384];
     size_t total = 0;
     for (;;) {
@@ -33,15 +52,25 @@ int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err)
             if (poll(&p, 1, PIPE_WAIT_MS) != 0) continue;
             errno = ETIMEDOUT;
         }
-        if (n < 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);
+        if (n < 0) return read_failed(path, errno, err);
         if (n == 0) return 0;
         total += (size_t)n;
-        if (total > max) return gp_fail(err, GP_EIO, "'%s' is larger than %zu bytes", path, max);
-        str_add_mem(ret, buf, (size_t)n);
+        if (total > max || !str_add_mem(ret, buf, (size_t)n))
+            return gp_fail(err, GP_EIO, "'%s' is larger than %zu bytes: give a smaller file", path, max);
     }
 }
 
+int fs_read_text(const char *path, size_t max, struct str *ret, struct gp_error *err) {
+    size_t before = ret->len;
+    int r = fs_read(path, max, ret, err);
+    if (r != 0 || memchr(ret->s + before, '\0', ret->len - before) == NULL) return r;
+    explicit_bzero(ret->s + before, ret->len - before);
+    ret->len = before;
+    return gp_fail(err, GP_EIO, "'%s' is not a text file: it has a NUL byte: give another file", path);
+}
+
 int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err) {
+    str_add_mem(ret, "", 0);
     GP_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
     struct stat st = {0};
     if (fd < 0 || fstat(fd, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not read '%s'", path);

@@ -8,10 +8,12 @@
 
 #include <sys/types.h>
 
-/* Reads a whole regular file, at most max bytes (larger: -GP_EIO). ret: zeroed or
- * initialised str, appended to. ENOENT: -GP_ENOTFOUND. */
+/* Reads a whole file, at most max bytes (larger: -GP_EIO). ret: zeroed or initialised str, appended to; its s is
+ * never NULL afterwards, also for an empty file and after a failure. ENOENT: -GP_ENOTFOUND. */
 int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err);
-/* Appends the last max bytes of a regular file, NUL bytes as '?'. */
+/* The same for a text: a file with a NUL byte is -GP_EIO, because all behind it would be passed over. */
+int fs_read_text(const char *path, size_t max, struct str *ret, struct gp_error *err);
+/* Appends the last max bytes of a regular file, NUL bytes as '?'. ret->s as with fs_read. */
 int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err);
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);

@@ -5,6 +5,7 @@
 #include "base/gp_base.h"
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -81,8 +82,12 @@ void log_trace(enum log_part part, const char *fmt, ...) {
     (void)fs_write_all(STDERR_FILENO, whole, strlen(whole));
 }
 
+/* PEM's first and last lines are no secret, and messages about keys have them. */
+static bool is_mark(const struct secret *value) { return value->len < 64 && str_starts(secret_reveal(value), "-----"); }
+
 /* One value has one entry: the later text replaces none. */
 static void hide(const struct secret *value, const char *shown) {
+    if (is_mark(value)) return;
     pthread_mutex_lock(&lock);
     struct hidden *h = atomic_load(&all_hidden);
     while (h != NULL && !secret_equal(&h->value, secret_reveal(value), value->len)) h = h->next;
@@ -96,6 +101,33 @@ static void hide(const struct secret *value, const char *shown) {
         atomic_store(&all_hidden, h);
     }
     pthread_mutex_unlock(&lock);
+}
+
+/* The forms in which a service may repeat it: percent-encoded, base64 of both alphabets without its padding, as the
+ * inside of a JSON string. */
+static void hide_forms(const struct secret *value) {
+    static const char hex[] = "0123456789ABCDEF";
+    const unsigned char *p = (const unsigned char *)secret_reveal(value);
+    GP_AUTO_STR struct str url = {0}, json = {0};
+    if (value->len < LOG_SECRET_MIN) return;
+    for (size_t i = 0; i < value->len; i++) {
+        bool plain = p[i] < 0x80 && (isalnum(p[i]) || strchr("-._~", p[i]) != NULL) && p[i] != '\0';
+        if (plain) str_addc(&url, (char)p[i]);
+        else str_add_mem(&url, (const char[]){'%', hex[p[i] >> 4], hex[p[i] & 15]}, 3);
+    }
+    str_add_json(&json, secret_reveal(value), value->len);
+    GP_AUTO_FREE char *base64 = base64_text(p, value->len);
+    base64[strcspn(base64, "=")] = '\0';
+    const char *forms[] = {url.s, json.s, base64, base64};
+    for (size_t i = 0; i < GP_ARRAY_LEN(forms); i++) {
+        GP_AUTO_SECRET struct secret form = {0};
+        for (char *c = base64; i == 3 && *c != '\0'; c++) *c = *c == '+' ? '-' : *c == '/' ? '_' : *c;
+        secret_set(&form, forms[i], strlen(forms[i]));
+        if (form.len >= LOG_SECRET_MIN) hide(&form, NULL);
+    }
+    explicit_bzero(url.s, url.len);
+    explicit_bzero(json.s, json.len);
+    explicit_bzero(base64, strlen(base64));
 }
 
 /* A value of several lines is also redacted line by line, because output may show it so. */
@@ -112,8 +144,17 @@ static void hide_lines(const struct secret *value, const char *shown) {
 }
 
 void log_redact(const struct secret *value) {
+    gp_error_filter(log_redacted);
     if (value->len >= LOG_SECRET_MIN) hide(value, NULL);
+    hide_forms(value);
     hide_lines(value, NULL);
+}
+
+void log_redact_text(const char *value) {
+    GP_AUTO_SECRET struct secret s = {0};
+    if (value == NULL) return;
+    secret_set(&s, value, strlen(value));
+    log_redact(&s);
 }
 
 void log_redact_as(const char *value, const char *shown) {
@@ -139,7 +180,8 @@ static size_t shows(const struct hidden *h, const char *at, char before) {
     size_t n = 0, len = h->value.len;
     if (at[0] != value[0] || atomic_load(&h->revealed)) return 0;
     while (n < len && at[n] == value[n] && at[n] != '\0') n++;
-    bool literal = h->shown != NULL && h->shown[0] == value[0]; /* "https://h.example/${env:X}": no secret begins it */
+    /* "https://h.example/${env:X}" begins with no secret, and neither does PEM */
+    bool literal = (h->shown != NULL && h->shown[0] == value[0]) || str_starts(value, "-----");
     if (n < len) return n >= LOG_PREFIX_MIN && !literal && !isalnum((unsigned char)at[n]) ? n : 0;
     if (len < LOG_SECRET_MIN) return before == '\'' && at[len] == '\'' ? len : 0;
     bool word = !joins(before, value[0]) && !joins(value[len - 1], at[len]);
@@ -165,6 +207,7 @@ char *log_redacted(const char *text) {
 }
 
 void log_close(void) {
+    gp_error_filter(NULL);
     struct hidden *h = atomic_exchange(&all_hidden, NULL);
     while (h != NULL) {
         struct hidden *next = h->next;

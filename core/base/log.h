@@ -14,14 +14,18 @@ enum log_part { LOG_HTTP = 1, LOG_SSH = 2, LOG_STATE = 4, LOG_NODE = 8 };
 int log_enable(const char *parts, struct gp_error *err);
 bool log_on(enum log_part part);
 void log_trace(enum log_part part, const char *fmt, ...) GP_PRINTF(2, 3);
-/* Registers a value that no trace line may show. Values shorter than 6 bytes are ignored. */
+/* Registers a value that no trace line and no error text may show, in its own form, percent-encoded, in base64 and as
+ * JSON has it. Whoever reads a secret registers it before it is used. Values shorter than 6 bytes are ignored. */
 void log_redact(const struct secret *value);
+/* The same; NULL: nothing. */
+void log_redact_text(const char *value);
 /* Registers a value that is shown as `shown`, such as "${env:TOKEN}", in traces, errors, events and plans. One of 6 to
  * 11 bytes is found as a whole word, a shorter one only in single quotes: "us" is a part of many words. */
 void log_redact_as(const char *value, const char *shown);
 /* The value is no secret after all: undoes log_redact_as of the same value. */
 void log_reveal(const char *value);
-/* Replaces registered values in text, also one that was cut after its first 16 bytes. Caller frees the result. */
+/* Replaces registered values in text, secrets by '***'; also one that was cut after its first 16 bytes. Caller frees the
+ * result. */
 char *log_redacted(const char *text);
 void log_close(void); /* forgets the registered secrets; main, last */
 

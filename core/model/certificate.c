@@ -202,7 +202,7 @@ static int read_payload(const struct str *text, const json_t *envelope, struct c
 int certificate_read(const char *text, size_t n, struct certificate *ret, struct gp_error *err) {
     GP_AUTO_JSON json_t *envelope = NULL;
     if (n > CERTIFICATE_MAX) return malformed(err, "it is larger than 4 MiB");
-    if (n == 0) return malformed(err, "the file is empty");
+    if (n == 0) return malformed(err, "the file is empty: name another one");
     int r = json_parse(text, n, "the certificate", &envelope, err);
     if (r != 0) return -GP_EPROTO;
     if (strcmp(json_str(envelope, "payloadType", ""), CERTIFICATE_TYPE) != 0)

@@ -3,9 +3,9 @@
  * is in a variable or a file. Any thread. */
 #include "base/gp_base.h"
 
+#include "base/form.h"
 #include "spec/spec_internal.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 
 #define FROM_PATTERN "^(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)$"
@@ -35,11 +35,8 @@ char *spec_notify_place(const char *url) {
 }
 
 bool spec_notify_is_loopback(const char *url) {
-    GP_AUTO_FREE char *place = spec_notify_place(url);
-    unsigned char v4[4] = {0};
-    if (str_starts(place, "[")) return str_starts(place, "[::1]");
-    place[strcspn(place, ":")] = '\0';
-    return strcmp(place, "localhost") == 0 || (inet_pton(AF_INET, place, v4) == 1 && v4[0] == 127);
+    struct url_place place;
+    return form_url(url, &place) && form_url_is_loopback(&place);
 }
 
 const char *spec_notify_url_wrong(const char *url) {

@@ -146,7 +146,8 @@ static int inspect_pem(const char *name, const struct secret *pem, struct ssh_ke
     EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, &k->encrypted);
     BIO_free(bio);
     ERR_clear_error();
-    if (key == NULL) return k->encrypted ? 0 : not_a_key(name, "is not a private key", err);
+    if (key == NULL)
+        return k->encrypted ? 0 : not_a_key(name, "is not a private key: name one that ssh-keygen wrote", err);
     k->encrypted = false;
     int id = EVP_PKEY_get_base_id(key);
     bool ok = id == EVP_PKEY_ED25519 ? blob_of_ed25519(key, &k->blob)
@@ -166,7 +167,8 @@ int ssh_keyfile_inspect(const char *name, const struct secret *pem, struct ssh_k
     }
     if (str_starts(text, "ssh-") || str_starts(text, "ecdsa-"))
         return not_a_key(name, "is a public key; the private one has no .pub at its end", err);
-    if (strstr(text, "-----BEGIN") == NULL) return not_a_key(name, "is not a private key", err);
+    if (strstr(text, "-----BEGIN") == NULL)
+        return not_a_key(name, "is not a private key: name one that ssh-keygen wrote", err);
     return inspect_pem(name, pem, ret, err);
 }
 

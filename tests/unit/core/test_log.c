@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -85,6 +86,53 @@ static void as_text(void **state) {
     log_close();
 }
 
+/* A service repeats a key in the form in which it got it, or in another one. */
+static void forms(void **state) {
+    (void)state;
+    redact("k+y/\"a\\\xff\xfe?b>c");
+    redact("-----BEGIN PRIVATE KEY-----\nMIIabcdef\n-----END PRIVATE KEY-----\n");
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"key=k%2By%2F%22a%5C%FF%FE%3Fb%3Ec&x", "key=***&x"},
+        {"'ayt5LyJhXP/+P2I+Yw=='", "'***=='"},
+        {"ayt5LyJhXP_-P2I-Yw", "***"},
+        {"MIIabcdef", "***"},
+        {"no '-----BEGIN PRIVATE KEY-----' line", "no '-----BEGIN PRIVATE KEY-----' line"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *out = log_redacted(rows[i].in);
+        assert_string_equal(out, rows[i].out);
+    }
+    log_redact_text(NULL);
+    log_close();
+}
+
+/* Nor does one pass in an error, also where its text is cut. */
+static void errors(void **state) {
+    (void)state;
+    struct gp_error err = {0};
+    redact("hunter2-secret");
+    gp_fail(&err, GP_EAUTH, "bad key %s, %d", "hunter2-secret", 1);
+    assert_string_equal(err.msg, "bad key ***, 1");
+    gp_wrap(&err, "of '%s'", "hunter2-secret");
+    assert_string_equal(err.msg, "of '***': bad key ***, 1");
+    for (int n = GP_ERROR_MSG_MAX - 30; n < GP_ERROR_MSG_MAX + 5; n++) {
+        GP_AUTO_STR struct str big = {0};
+        for (int i = 0; i < n; i++) str_addc(&big, 'x');
+        gp_error_clear(&err);
+        gp_fail(&err, GP_EAUTH, "%shunter2-secret", big.s);
+        assert_null(strstr(err.msg, "hun"));
+        gp_error_clear(&err);
+        gp_fail_errno(&err, GP_EIO, ENOENT, "%shunter2-secret", big.s);
+        assert_null(strstr(err.msg, "hun"));
+    }
+    log_close();
+    gp_error_clear(&err);
+    gp_fail(&err, GP_EAUTH, "hunter2-secret");
+    assert_string_equal(err.msg, "hunter2-secret");
+}
+
 static void parts(void **state) {
     (void)state;
     struct gp_error err = {0};
@@ -148,8 +196,8 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),           cmocka_unit_test(redacts), cmocka_unit_test(as_text),
-        cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
+        cmocka_unit_test(parts),  cmocka_unit_test(redacts),         cmocka_unit_test(as_text), cmocka_unit_test(forms),
+        cmocka_unit_test(errors), cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

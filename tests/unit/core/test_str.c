@@ -319,6 +319,37 @@ static void exit_codes(void **state) {
     }
 }
 
+/* Whatever the file is, what was read is a string: readers use it as one. */
+static void read_is_a_string(void **state) {
+    (void)state;
+    char dir[200];
+    assert_non_null(make_folder(dir, sizeof dir, "fs"));
+    GP_AUTO_FREE char *empty = fs_join(dir, "empty"), *binary = fs_join(dir, "binary"), *none = fs_join(dir, "none");
+    assert_int_equal(fs_write_atomic(empty, "", 0, 0600, NULL), 0);
+    assert_int_equal(fs_write_atomic(binary, "ab\0cd\xff", 6, 0600, NULL), 0);
+    const char *const paths[] = {empty, none, dir, binary, "/dev/null"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(paths); i++) {
+        GP_AUTO_STR struct str all = {0}, text = {0}, end = {0}, less = {0};
+        (void)fs_read(paths[i], 100, &all, NULL);
+        (void)fs_read_text(paths[i], 100, &text, NULL);
+        (void)fs_read_end(paths[i], 100, &end, NULL);
+        (void)fs_read(paths[i], 3, &less, NULL);
+        if (all.s == NULL || text.s == NULL || end.s == NULL || less.s == NULL) fail_msg("%s", paths[i]);
+    }
+    struct gp_error err = {0};
+    GP_AUTO_STR struct str text = {0};
+    str_add(&text, "kept");
+    assert_int_equal(fs_read_text(binary, 100, &text, &err), -GP_EIO);
+    assert_non_null(strstr(err.msg, "has a NUL byte: give another file"));
+    assert_string_equal(text.s, "kept");
+    assert_int_equal(text.len, 4);
+    assert_int_equal(fs_read_text(empty, 100, &text, NULL), 0);
+    GP_AUTO_STR struct str small = {.max = 3}; /* less than the file: not a part of it */
+    gp_error_clear(&err);
+    assert_int_equal(fs_read(binary, 100, &small, &err), -GP_EIO);
+    assert_int_equal(fs_remove_tree(dir, NULL), 0);
+}
+
 static void files(void **state) {
     (void)state;
     char dir[200];
@@ -410,6 +441,7 @@ int main(void) {
         cmocka_unit_test(errors),
         cmocka_unit_test(exit_codes),
         cmocka_unit_test(files),
+        cmocka_unit_test(read_is_a_string),
         cmocka_unit_test(paths),
         cmocka_unit_test(figures),
     };
