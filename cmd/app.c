@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/plan_file.h"
+#include "model/event.h"
 #include "model/tags.h"
 #include "ssh/ssh.h"
 #include "validate/validate.h"
@@ -31,6 +32,11 @@ static int hear_warnings(struct invocation *inv, struct engine *e, struct gp_err
     if (r != 0) return r;
     inv->app->warnings = p;
     e->sink = *progress_sink(p);
+    if (form_url_clear() != NULL)
+        event_emit(&e->sink, -1, NODE_PLANNED, EVENT_WARN, "clear-text",
+                   FORM_URL_CLEAR_ENV " is set: requests to '%.200s' may go without TLS, and everybody on the way can "
+                                      "read their secrets",
+                   form_url_clear());
     return 0;
 }
 

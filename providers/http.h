@@ -71,6 +71,7 @@ struct http_req {
     void *ctx;
     bool repeatable;     /* may be sent again when it is unknown whether the server acted */
     bool no_proxy;       /* link-local metadata services */
+    bool metadata;       /* a metadata service: http to the addresses of those is allowed too */
     int tries;           /* at most; 0: 5 */
     int64_t timeout_ms;  /* of one attempt; 0: 60 s */
     int64_t connect_ms;  /* 0: 10 s */
@@ -84,7 +85,8 @@ struct http_req {
  *                  every reply was lost
  *   -GP_ELOST      sent once, but the reply was lost, late or cut short
  *   -GP_EPROTO     sent, but the reply was larger than max_body or not HTTP
- *   -GP_ECANCELLED -GP_EUSAGE (malformed URL) -GP_EENV (CA bundle unreadable)
+ *   -GP_ECANCELLED -GP_EUSAGE (malformed URL, or http where only https is allowed) -GP_EENV (CA bundle unreadable)
+ *   -GP_EAUTH      nothing was sent: a header would not be printable ASCII
  * ret is zeroed by the caller and cleared by it in every case. */
 int http_call(struct http *h, const struct http_req *req, struct http_resp *ret, struct gp_error *err);
 
@@ -99,6 +101,10 @@ struct http_result {
  * request, a cancellation ends all unfinished ones. ret: n of them. */
 void http_call_many(struct http *h, const struct http_req *reqs, size_t n, size_t at_once, struct http_result *ret);
 
+/* Secrets are sent by https, and by http to this machine only or to a host that the user names (base/form.h). Every
+ * request is checked; this is the same check for an endpoint that is configured, before anything is done with it.
+ * what: begins the message, "aws: AWS_ENDPOINT_URL". 0 or -GP_EUSAGE. */
+int http_url_check(const char *what, const char *url, struct gp_error *err);
 /* Percent-encodes everything but unreserved characters (RFC 3986). */
 void http_encode(struct str *out, const char *s);
 

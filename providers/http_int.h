@@ -16,6 +16,12 @@ struct http {
     int64_t next_ms; /* no request starts before */
 };
 
+/* --- what may be sent (http_clear.c) --- */
+/* Before anything of the request is sent. *ret_direct: in clear text, so through no proxy either. */
+int http_clear_check(const struct http_req *req, bool *ret_direct, struct gp_error *err);
+/* Refuses fields that would become others, and registers secrets with the redactor. */
+int http_headers_check(const struct http_req *req, const struct http_fields *f, struct gp_error *err);
+
 /* --- one attempt (http_transfer.c) --- */
 struct http_transfer {
     CURL *easy; /* NULL: none in progress */
@@ -24,7 +30,7 @@ struct http_transfer {
     struct curl_slist *headers;
     size_t max_body, body_at;
     int64_t start_ms;
-    bool too_big;
+    bool too_big, direct;
     char error[CURL_ERROR_SIZE];
 };
 /* Signs the request and starts its transfer on the client's multi handle; resp is cleared. shared: other requests

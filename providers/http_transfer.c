@@ -41,8 +41,8 @@ static const char *env_any(const char *a, const char *b) {
     return v != NULL && v[0] != '\0' ? v : NULL;
 }
 
-static void set_proxy(CURL *c, const struct http_req *req) {
-    if (req->no_proxy) {
+static void set_proxy(CURL *c, const struct http_req *req, bool direct) {
+    if (req->no_proxy || direct) {
         curl_easy_setopt(c, CURLOPT_PROXY, "");
         return;
     }
@@ -138,7 +138,7 @@ static void set_options(const struct http *h, struct http_transfer *t, bool shar
     curl_easy_setopt(c, CURLOPT_HEADERDATA, t);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, t->headers);
     if (h->ca_bundle != NULL) curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_bundle);
-    set_proxy(c, req);
+    set_proxy(c, req, t->direct);
     set_connection(t, shared);
 }
 
@@ -216,12 +216,15 @@ int http_transfer_begin(struct http *h, struct http_transfer *t, bool shared, in
                         struct gp_error *err) {
     GP_AUTO_FIELDS struct http_fields extra = {0};
     http_resp_clear(t->resp);
-    int r = t->req->sign != NULL ? t->req->sign(t->req->ctx, &extra, err) : 0;
+    t->max_body = t->req->max_body ? t->req->max_body : (size_t)32 << 20;
+    str_init(&t->resp->body, t->max_body); /* a string, whatever comes */
+    int r = http_clear_check(t->req, &t->direct, err);
+    if (r == 0 && t->req->sign != NULL) r = t->req->sign(t->req->ctx, &extra, err);
+    if (r == 0) r = http_headers_check(t->req, t->req->headers, err);
+    if (r == 0) r = http_headers_check(t->req, &extra, err);
     if (r != 0) return r;
     t->easy = curl_easy_init();
     if (t->easy == NULL) return gp_fail(err, GP_EENV, "libcurl could not create a handle");
-    t->max_body = t->req->max_body ? t->req->max_body : (size_t)32 << 20;
-    t->resp->body.max = t->max_body;
     t->too_big = false;
     t->body_at = 0;
     t->error[0] = '\0';

@@ -44,6 +44,8 @@ extern const size_t ali_error_count;
 int ali_creds_ensure(void *ctx, bool force, struct gp_error *err);
 /* Sets the four fields; token may be NULL. Takes source. */
 void ali_cred_set(struct ali_cred *c, const char *id, const char *key, const char *token, char *source);
+/* {"AccessKeyId", "AccessKeySecret", "SecurityToken", "Expiration"}. Takes source. */
+int ali_cred_from_json(const json_t *j, const char *what, char *source, struct ali_cred *ret, struct gp_error *err);
 const char *ali_env(const char *name); /* NULL where it is not set or empty */
 /* One source each; ret->id stays NULL where there are none. */
 int ali_creds_config(struct ali *a, struct ali_cred *ret, struct gp_error *err); /* ~/.aliyun/config.json */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One call to ECS, VPC or STS in the RPC form: action and version as headers, parameters in the query, the user-data in
- * a form body, a new signature for every attempt. Lists with their pages side by side. One thread. */
+/* One call to ECS, VPC or STS in the RPC form: action and version as headers, parameters in the query; the user-data,
+ * and everything for STS, in a form body, because logs of servers and proxies keep queries. A new signature for every
+ * attempt. Lists with their pages side by side. One thread. */
 #include "base/gp_base.h"
 
 #include "providers/alibaba/ali_int.h"
@@ -155,6 +156,7 @@ static void said(const struct http_resp *resp, const json_t *json, struct cloud_
 
 int ali_rest_open(struct ali *a, struct gp_error *err) {
     struct http_options opt = {.cancel = a->cancel};
+    const char *own = ali_env("GPUPROV_ALIBABA_ENDPOINT");
     a->rest = (struct rest){.provider = &a->base,
                             .ctx = a,
                             .ensure = ali_creds_ensure,
@@ -162,7 +164,8 @@ int ali_rest_open(struct ali *a, struct gp_error *err) {
                             .said = said,
                             .rows = ali_errors,
                             .row_count = ali_error_count};
-    int r = http_open(&opt, &a->http, err);
+    int r = own != NULL ? http_url_check("alibaba: GPUPROV_ALIBABA_ENDPOINT", own, err) : 0;
+    if (r == 0) r = http_open(&opt, &a->http, err);
     a->rest.http = a->http;
     return r;
 }
@@ -189,7 +192,8 @@ static void prepare_call(const struct ali *a, enum ali_service service, const ch
     GP_AUTO_FREE char *base = endpoint(a, service, region);
     size_t slashes = strlen(base);
     while (slashes > 0 && base[slashes - 1] == '/') base[--slashes] = '\0';
-    const char *body = query != NULL ? strstr(query, BODY_PARAM) : NULL;
+    const char *body = query != NULL ? strstr(query, BODY_PARAM) : NULL, *form = body != NULL ? body + 1 : NULL;
+    if (service == ALI_STS) body = form = query; /* the token of an identity provider */
     size_t n = query == NULL ? 0 : body != NULL ? (size_t)(body - query) : strlen(query);
     *ret = (struct prepared){
         .what = xasprintf("%s %s in %s", services[service].name, action, region),
@@ -197,7 +201,7 @@ static void prepare_call(const struct ali *a, enum ali_service service, const ch
     };
     http_fields_add(&ret->headers, "x-acs-action", action);
     http_fields_add(&ret->headers, "x-acs-version", services[service].version);
-    if (body != NULL) str_add(&ret->body, body + 1);
+    if (form != NULL) str_add(&ret->body, form);
     ret->call = (struct rest_call){.what = ret->what,
                                    .method = "POST",
                                    .url = ret->url,

@@ -32,6 +32,8 @@ void ali_cred_set(struct ali_cred *c, const char *id, const char *key, const cha
     secret_set(&c->key, key, strlen(key));
     if (token != NULL && token[0] != '\0') secret_set(&c->token, token, strlen(token));
     c->source = source;
+    log_redact(&c->key);
+    log_redact(&c->token);
 }
 
 static int from_environment(struct ali_cred *ret, struct gp_error *err) {
@@ -121,8 +123,6 @@ int ali_creds_ensure(void *ctx, bool force, struct gp_error *err) {
                        fresh.source);
     if (fresh.expires_s != 0 && fresh.expires_s <= now)
         return gp_fail(err, GP_EAUTH, "alibaba credentials of %s expired: get new ones", fresh.source);
-    log_redact(&fresh.key);
-    log_redact(&fresh.token);
     log_trace(LOG_HTTP, "alibaba credentials from %s", fresh.source);
     ali_cred_clear(&a->cred);
     a->cred = fresh;

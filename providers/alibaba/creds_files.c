@@ -107,17 +107,15 @@ int ali_creds_config(struct ali *a, struct ali_cred *ret, struct gp_error *err) 
     const char *named = ali_env("ALIBABA_CLOUD_PROFILE");
     if (named == NULL) named = ali_env("ALIBABACLOUD_PROFILE");
     struct gp_error e = {0};
-    int r = fs_read(path, FILE_MAX, &text, &e);
+    int r = fs_read_text(path, FILE_MAX, &text, &e);
     if (r == -GP_ENOTFOUND && named == NULL) return 0;
     if (r != 0)
-        return gp_fail(err, GP_EAUTH, "alibaba credentials: %s%s%s%s", e.msg, named != NULL ? " (profile '" : "",
-                       named != NULL ? named : "", named != NULL ? "' is wanted)" : "");
-    r = json_parse(text.s != NULL ? text.s : "", text.len, "~/.aliyun/config.json", &config, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
-    if (r != 0) {
-        if (err != NULL) err->code = GP_EAUTH;
-        return -GP_EAUTH;
-    }
+        return gp_fail(err, GP_EAUTH, "alibaba credentials: %s%s%s%s: run 'aliyun configure'", e.msg,
+                       named != NULL ? " (profile '" : "", named != NULL ? named : "",
+                       named != NULL ? "' is wanted)" : "");
+    r = json_parse(text.s, text.len, path, &config, &e);
+    explicit_bzero(text.s, text.len);
+    if (r != 0) return gp_fail(err, GP_EAUTH, "alibaba credentials: %.300s: run 'aliyun configure'", e.msg);
     const char *name = named != NULL ? named : json_str(config, "current", "default");
     const json_t *p = profile_find(config, name);
     /* 'aliyun configure' that was never finished leaves an empty default profile. */
@@ -135,11 +133,13 @@ int ali_creds_ini(struct ali *a, struct ali_cred *ret, struct gp_error *err) {
     struct ini ini = {0};
     const char *section = named != NULL ? named : "default";
     struct gp_error e = {0};
-    int r = fs_read(path, FILE_MAX, &text, &e);
+    int r = fs_read_text(path, FILE_MAX, &text, &e);
     if (r == -GP_ENOTFOUND && own == NULL) return 0;
-    if (r != 0) return gp_fail(err, GP_EAUTH, "alibaba credentials: %s", e.msg);
-    r = ini_parse(path, text.s != NULL ? text.s : "", &ini, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    if (r != 0)
+        return gp_fail(err, GP_EAUTH, "alibaba credentials: %s, or set ALIBABA_CLOUD_CREDENTIALS_FILE to another file",
+                       e.msg);
+    r = ini_parse(path, text.s, &ini, err);
+    explicit_bzero(text.s, text.len);
     if (r == 0 && ini_has_section(&ini, section)) {
         const char *type = ini_get(&ini, section, "type"), *id = ini_get(&ini, section, "access_key_id");
         const char *key = ini_get(&ini, section, "access_key_secret"),

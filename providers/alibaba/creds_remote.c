@@ -7,13 +7,14 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "providers/common/program.h"
+#include "providers/common/secret_file.h"
 
 #define SMALL_MAX ((size_t)64 << 10)
 #define METADATA "http://100.100.100.200"
 
-/* {"AccessKeyId", "AccessKeySecret", "SecurityToken", "Expiration"}. Takes source. */
-static int take(const json_t *j, const char *what, char *source, struct ali_cred *ret, struct gp_error *err) {
+int ali_cred_from_json(const json_t *j, const char *what, char *source, struct ali_cred *ret, struct gp_error *err) {
     const char *id = json_str(j, "AccessKeyId", ""), *key = json_str(j, "AccessKeySecret", "");
     const char *until = json_str(j, "Expiration", "");
     int64_t at = until[0] != '\0' ? ali_time(until) : 0;
@@ -40,9 +41,9 @@ int ali_creds_assume(struct ali *a, const struct ali_assume *how, struct ali_cre
     if (how->with == NULL) {
         GP_AUTO_FREE char *path = fs_expand_home(how->oidc_file);
         ali_param(&query, "OIDCProviderArn", how->oidc_provider);
-        r = fs_read(path, SMALL_MAX, &token, err);
-        if (r != 0 && err != NULL) err->code = GP_EAUTH;
-        if (r != 0) return -GP_EAUTH;
+        r = secret_file_read(path, SMALL_MAX, &token, err);
+        if (r != 0) return gp_wrap(err, "alibaba credentials: the OIDC token of role %.120s", how->role_arn);
+        log_redact_text(str_trim(token.s));
         ali_param(&query, "OIDCToken", str_trim(token.s));
         explicit_bzero(token.s, token.len);
     }
@@ -53,7 +54,7 @@ int ali_creds_assume(struct ali *a, const struct ali_assume *how, struct ali_cre
     explicit_bzero(query.s, query.len);
     if (r != 0) return gp_wrap(err, "alibaba credentials: role %.120s", how->role_arn);
     GP_AUTO_FREE char *source = xasprintf("the role %s", how->role_arn);
-    return take(json_at(reply.json, "Credentials"), action, GP_STEAL(source), ret, err);
+    return ali_cred_from_json(json_at(reply.json, "Credentials"), action, GP_STEAL(source), ret, err);
 }
 
 /* --- plain HTTP sources --- */
@@ -69,6 +70,7 @@ static int get(struct ali *a, const char *what, const char *method, const char *
                            .headers = &headers,
                            .repeatable = true,
                            .no_proxy = true,
+                           .metadata = name != NULL, /* the header of the instance's metadata */
                            .tries = 1,
                            .timeout_ms = 3000,
                            .connect_ms = 1000,
@@ -110,7 +112,8 @@ static int metadata_role(struct ali *a, const char *base, const char *token, con
     GP_AUTO_FREE char *url = xasprintf("%s%s", list, name);
     r = get(a, "instance metadata", "GET", url, header, token, &resp, err);
     if (r == 0) r = json_parse(resp.body.s != NULL ? resp.body.s : "", resp.body.len, "instance metadata", &j, err);
-    if (r == 0) r = take(j, "instance metadata", xasprintf("instance metadata (role %s)", name), ret, err);
+    if (r == 0)
+        r = ali_cred_from_json(j, "instance metadata", xasprintf("instance metadata (role %s)", name), ret, err);
     return r;
 }
 
@@ -136,12 +139,10 @@ int ali_creds_metadata(struct ali *a, const char *role, struct ali_cred *ret, st
 int ali_creds_uri(struct ali *a, const char *uri, struct ali_cred *ret, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_JSON json_t *j = NULL;
-    if (!str_starts(uri, "http://") && !str_starts(uri, "https://"))
-        return gp_fail(err, GP_EAUTH,
-                       "alibaba credentials: the credentials URI is not an http or https URL: correct it");
-    int r = get(a, "the credentials URI", "GET", uri, NULL, NULL, &resp, err);
+    int r = http_url_check("alibaba credentials: the credentials URI", uri, err);
+    if (r == 0) r = get(a, "the credentials URI", "GET", uri, NULL, NULL, &resp, err);
     if (r == 0) r = json_parse(resp.body.s != NULL ? resp.body.s : "", resp.body.len, "the credentials URI", &j, err);
-    if (r == 0) r = take(j, "the credentials URI", xstrdup("the credentials URI"), ret, err);
+    if (r == 0) r = ali_cred_from_json(j, "the credentials URI", xstrdup("the credentials URI"), ret, err);
     if (r == 0 || r == -GP_ECANCELLED) return r;
     if (err != NULL) err->code = GP_EAUTH;
     return -GP_EAUTH;

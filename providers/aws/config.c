@@ -22,11 +22,11 @@ static int load_file(const char *env_name, const char *def, struct ini *ret, str
     GP_AUTO_FREE char *path = fs_expand_home(named != NULL ? named : def);
     GP_AUTO_STR struct str text = {0};
     struct gp_error e = {0};
-    int r = fs_read(path, FILE_MAX, &text, &e);
+    int r = fs_read_text(path, FILE_MAX, &text, &e);
     if (r == -GP_ENOTFOUND) return 0; /* like the CLI: an absent file counts as empty */
-    if (r != 0) return gp_fail(err, GP_EENV, "%s", e.msg);
-    r = ini_parse(path, text.s != NULL ? text.s : "", ret, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    if (r != 0) return gp_fail(err, GP_EENV, "aws: %s, or set %s to another file", e.msg, env_name);
+    r = ini_parse(path, text.s, ret, err);
+    explicit_bzero(text.s, text.len);
     return r;
 }
 

@@ -33,6 +33,8 @@ static void set_keys(struct aws_cred *c, const char *id, const char *key, const 
     secret_set(&c->key, key, strlen(key));
     secret_clear(&c->token);
     if (token != NULL && token[0] != '\0') secret_set(&c->token, token, strlen(token));
+    log_redact(&c->key);
+    log_redact(&c->token);
 }
 
 static void set_source(struct aws_cred *c, char *source) {
@@ -221,8 +223,6 @@ int aws_creds_ensure(struct aws *a, bool force, struct gp_error *err) {
     }
     if (fresh.expires_s != 0 && fresh.expires_s <= now)
         return gp_fail(err, GP_EAUTH, "aws credentials of %s expired: get new ones", fresh.source);
-    log_redact(&fresh.key);
-    log_redact(&fresh.token);
     log_trace(LOG_HTTP, "aws credentials from %s", fresh.source);
     aws_cred_clear(&a->cred);
     a->cred = fresh;

@@ -7,8 +7,11 @@
 #include "providers/aws/aws_int.h"
 
 #include "base/clock.h"
+#include "base/form.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "providers/common/program.h"
+#include "providers/common/secret_file.h"
 
 #include <strings.h>
 
@@ -34,6 +37,8 @@ static int sts_result(const struct aws_reply *reply, const char *action, struct 
     ret->id = xstrdup(id);
     secret_set(&ret->key, key, strlen(key));
     secret_set(&ret->token, token, strlen(token));
+    log_redact(&ret->key);
+    log_redact(&ret->token);
     ret->expires_s = expires;
     return 0;
 }
@@ -52,11 +57,9 @@ int aws_sts_assume(struct aws *a, const struct aws_assume *how, struct aws_cred 
     if (how->with == NULL) {
         GP_AUTO_FREE char *path = fs_expand_home(how->token_file);
         str_init(&token, SMALL_MAX);
-        int r = fs_read(path, SMALL_MAX, &token, err);
-        if (r != 0) {
-            if (err != NULL) err->code = GP_EAUTH;
-            return -GP_EAUTH;
-        }
+        int r = secret_file_read(path, SMALL_MAX, &token, err);
+        if (r != 0) return r;
+        log_redact_text(str_trim(token.s));
         aws_param(&body, "WebIdentityToken", str_trim(token.s));
         explicit_bzero(token.s, token.len);
     }
@@ -126,17 +129,13 @@ int aws_creds_process(struct aws *a, const char *command, const char *profile, s
 /* --- the container's agent --- */
 
 /* Plain http only to this machine and the link-local addresses that ECS and EKS use. */
-static bool may_send_token(const char *url) {
-    static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "localhost", "[::1]"};
-    if (str_starts(url, "https://")) return true;
-    if (!str_starts(url, "http://")) return false;
-    const char *host = url + 7;
-    if (memchr(host, '@', strcspn(host, "/?#")) != NULL) return false; /* "localhost:80@elsewhere" */
-    size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
-    GP_AUTO_FREE char *name = xstrndup(host, n);
+static bool is_agent(const char *url) {
+    static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "fd00:ec2::23"};
+    struct url_place place;
+    if (!form_url(url, &place)) return false;
     for (size_t i = 0; i < GP_ARRAY_LEN(hosts); i++)
-        if (strcmp(name, hosts[i]) == 0) return true;
-    return str_starts(name, "127.") && strspn(name, "0123456789.") == strlen(name);
+        if (strcmp(place.host, hosts[i]) == 0) return true;
+    return false;
 }
 
 int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *err) {
@@ -148,13 +147,14 @@ int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *er
     GP_AUTO_FIELDS struct http_fields headers = {0};
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_JSON json_t *j = NULL;
-    if (!may_send_token(url))
-        return gp_fail(err, GP_EAUTH,
-                       "aws credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI must be "
-                       "https, or http on this machine");
+    bool near = is_agent(url);
+    if (!near && http_url_check("aws credentials: AWS_CONTAINER_CREDENTIALS_FULL_URI", url, err) != 0) {
+        if (err != NULL) err->code = GP_EAUTH;
+        return -GP_EAUTH;
+    }
     const char *file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     if (file != NULL) {
-        int r = fs_read(file, SMALL_MAX, &token, err);
+        int r = secret_file_read(file, SMALL_MAX, &token, err);
         if (r != 0) return gp_wrap(err, "aws credentials: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     } else if (env("AWS_CONTAINER_AUTHORIZATION_TOKEN") != NULL) {
         str_add(&token, env("AWS_CONTAINER_AUTHORIZATION_TOKEN"));
@@ -167,6 +167,7 @@ int aws_creds_container(struct aws *a, struct aws_cred *ret, struct gp_error *er
                            .headers = &headers,
                            .repeatable = true,
                            .no_proxy = true,
+                           .metadata = near,
                            .tries = 3,
                            .timeout_ms = 5000,
                            .connect_ms = 2000,
@@ -206,6 +207,7 @@ static int imds_get(struct aws *a, const char *path, const char *token, struct h
                            .headers = &headers,
                            .repeatable = true,
                            .no_proxy = true,
+                           .metadata = true,
                            .tries = 1,
                            .timeout_ms = 2000,
                            .connect_ms = 1000,

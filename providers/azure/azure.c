@@ -31,14 +31,6 @@ static void azure_close(struct provider *p) {
     free(a);
 }
 
-/* Tokens are sent over plain http only to this machine. */
-static bool url_safe(const char *url) {
-    if (str_starts(url, "https://")) return strchr(url, '@') == NULL;
-    if (!str_starts(url, "http://") || strchr(url, '@') != NULL) return false;
-    GP_AUTO_FREE char *host = xstrndup(url + 7, strcspn(url + 7, ":/"));
-    return strcmp(host, "localhost") == 0 || (str_starts(host, "127.") && strspn(host, "0123456789.") == strlen(host));
-}
-
 static char *without_slash(const char *s) {
     size_t n = strlen(s);
     while (n > 0 && s[n - 1] == '/') n--;
@@ -70,10 +62,8 @@ static int set_endpoints(struct azure *a, struct gp_error *err) {
                        a->authority);
     a->audience = xstrdup(manager != NULL ? manager : clouds[0].manager);
     a->endpoint = own != NULL ? without_slash(own) : xstrdup(manager);
-    if (!url_safe(a->authority) || !url_safe(a->endpoint))
-        return gp_fail(err, GP_EENV,
-                       "azure: AZURE_AUTHORITY_HOST and GPUPROV_AZURE_ENDPOINT must be https, or http on this machine");
-    return 0;
+    int r = http_url_check("azure: AZURE_AUTHORITY_HOST", a->authority, err);
+    return r == 0 ? http_url_check("azure: GPUPROV_AZURE_ENDPOINT", a->endpoint, err) : r;
 }
 
 static int set_subscription(struct azure *a, struct gp_error *err) {

@@ -7,15 +7,16 @@
 #include "providers/azure/azure_int.h"
 
 #include "base/form.h"
-#include "base/fs.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/dmi.h"
-#include "providers/common/jwt.h"
+#include "providers/common/secret_file.h"
 
 #define REFRESH_AHEAD_S 300
 #define TOKEN_FILE_MAX ((size_t)64 << 10)
+#define TOKEN_MAX ((size_t)64 << 10)
+#define LIFE_MAX_S ((int64_t)30 * 86400) /* of a token; the longest are those of managed identities: a day */
 #define ASSERTION "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 #define AZURE_ASSET_TAG "7783-7084-3265-9085-8269-3286-77"
 
@@ -31,27 +32,29 @@ const char *azure_env(const char *name) {
     return v != NULL && v[0] != '\0' ? v : NULL;
 }
 
-/* A number, or a number as text: the services differ. */
-static int64_t number(const json_t *j, const char *path) {
+/* A number of seconds, or a number as text: the services differ. 0: none, or none that is possible. */
+static int64_t seconds(const json_t *j, const char *path, int64_t max) {
     int64_t n = json_int(j, path, 0);
     const char *text = json_str(j, path, "");
-    if (text[0] != '\0' && !str_to_i64(text, 0, INT64_MAX / 2, &n)) n = 0;
-    return n;
+    if (text[0] != '\0' && !str_to_i64(text, 0, max, &n)) n = 0;
+    return n >= 0 && n <= max ? n : 0;
 }
 
 static bool header_safe(const char *s) {
-    for (; *s != '\0'; s++)
-        if (*s <= ' ' || *s > '~') return false;
-    return true;
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n; i++)
+        if (s[i] <= ' ' || s[i] > '~') return false;
+    return n > 0 && n <= TOKEN_MAX;
 }
 
 int azure_cred_from_json(struct azure *a, const json_t *j, const char *what, struct azure_cred *ret,
                          struct gp_error *err) {
     const char *token = json_str(j, "access_token", json_str(j, "accessToken", ""));
-    int64_t at = number(j, "expires_on"), in_s = number(j, "expires_in"), now = cloud_now_s(&a->base);
-    if (token[0] == '\0' || !header_safe(token))
-        return gp_fail(err, GP_EPROTO, "azure: the reply of %s has no token", what);
+    int64_t now = cloud_now_s(&a->base);
+    int64_t at = seconds(j, "expires_on", now + LIFE_MAX_S), in_s = seconds(j, "expires_in", LIFE_MAX_S);
+    if (!header_safe(token)) return gp_fail(err, GP_EPROTO, "azure: the reply of %s has no token: try again", what);
     secret_set(&ret->token, token, strlen(token));
+    log_redact(&ret->token);
     ret->expires_s = at > 0 ? at : now + (in_s > 0 ? in_s : 3600);
     return 0;
 }
@@ -69,6 +72,8 @@ static int token_request(struct azure *a, const char *tenant, const char *client
     rest_form(&body, "grant_type", "client_credentials");
     rest_form(&body, "client_id", client);
     rest_form(&body, "scope", scope);
+    log_redact_text(secret);
+    log_redact_text(assertion);
     if (secret != NULL) rest_form(&body, "client_secret", secret);
     if (assertion != NULL) rest_form(&body, "client_assertion_type", ASSERTION);
     if (assertion != NULL) rest_form(&body, "client_assertion", assertion);
@@ -122,12 +127,8 @@ static int from_token_file(struct azure *a, const char *file, struct azure_cred 
     const char *tenant = NULL, *client = NULL;
     GP_AUTO_STR struct str text = {.max = TOKEN_FILE_MAX};
     int r = principal("AZURE_FEDERATED_TOKEN_FILE", &tenant, &client, err);
-    if (r == 0) r = fs_read(file, TOKEN_FILE_MAX, &text, err);
-    if (r != 0) {
-        gp_wrap(err, "azure credentials: AZURE_FEDERATED_TOKEN_FILE");
-        if (err != NULL) err->code = GP_EAUTH;
-        return -GP_EAUTH;
-    }
+    if (r == 0) r = secret_file_read(file, TOKEN_FILE_MAX, &text, err);
+    if (r != 0) return gp_wrap(err, "azure credentials: AZURE_FEDERATED_TOKEN_FILE");
     r = token_request(a, tenant, client, NULL, str_trim(text.s), ret, err);
     explicit_bzero(text.s, text.len);
     if (r == 0) ret->source = xstrdup("workload identity (AZURE_FEDERATED_TOKEN_FILE)");
@@ -164,6 +165,7 @@ static int from_managed_identity(struct azure *a, struct azure_cred *ret, struct
                            .headers = &headers,
                            .repeatable = true,
                            .no_proxy = true,
+                           .metadata = true,
                            .tries = 3,
                            .timeout_ms = 10000,
                            .connect_ms = 1000,
@@ -215,7 +217,6 @@ int azure_creds_ensure(void *ctx, bool force, struct gp_error *err) {
         if (err != NULL) *err = e;
         return r;
     }
-    log_redact(&fresh.token);
     log_trace(LOG_HTTP, "azure credentials from %s", fresh.source);
     azure_cred_clear(&a->cred);
     a->cred = fresh;

@@ -7,8 +7,10 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/jwt.h"
+#include "providers/common/secret_file.h"
 
 #define FILE_MAX ((size_t)256 << 10)
 #define LASTS_S 600
@@ -35,9 +37,9 @@ int azure_assertion_sign(struct azure *a, const char *file, const char *tenant, 
     char id[33];
     int64_t now = cloud_now_s(&a->base);
     (void)tenant;
-    int r = fs_read(file, FILE_MAX, &pem, err);
+    int r = secret_file_read(file, FILE_MAX, &pem, err);
     if (r == 0 && !thumbprint(pem.s, &x5t))
-        r = gp_fail(err, GP_EAUTH, "%s has no certificate in PEM form: convert it (openssl pkcs12 -in FILE -nodes)",
+        r = gp_fail(err, GP_EAUTH, "'%s' has no certificate in PEM form: convert it (openssl pkcs12 -in FILE -nodes)",
                     file);
     if (r == 0) r = fs_random_hex(id, 16, err);
     if (r == 0) {
@@ -46,9 +48,10 @@ int azure_assertion_sign(struct azure *a, const char *file, const char *tenant, 
             json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I}", "aud", url, "iss", client, "sub", client, "jti", id, "nbf",
                       (json_int_t)now, "iat", (json_int_t)now, "exp", (json_int_t)now + LASTS_S);
         secret_set(&key, pem.s, pem.len);
+        log_redact(&key);
         r = jwt_rs256(&key, header, claims, ret, err);
     }
-    if (pem.s != NULL) explicit_bzero(pem.s, pem.len);
+    explicit_bzero(pem.s, pem.len);
     if (r == 0) return 0;
     gp_wrap(err, "azure credentials: AZURE_CLIENT_CERTIFICATE_PATH");
     if (err != NULL) err->code = GP_EAUTH;

@@ -6,7 +6,9 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/str.h"
+#include "providers/http.h"
 #include "providers/provider.h"
 
 #include <sys/stat.h>
@@ -29,6 +31,7 @@ static int take(const struct api_key_rules *rules, struct api_key *k, const char
         return -GP_EAUTH;
     }
     secret_set(&k->key, value, strlen(value));
+    log_redact(&k->key);
     free(k->source);
     k->source = source;
     return 0;
@@ -63,7 +66,9 @@ static int from_file(const struct api_key_rules *rules, struct api_key *k, bool 
     struct stat st;
     *ret_found = false;
     if (!fs_exists(path)) return 0;
-    int r = fs_read(path, 64 << 10, &text, err);
+    struct gp_error why = {0};
+    int r = fs_read_text(path, 64 << 10, &text, &why);
+    if (r != 0) r = gp_fail(err, GP_EAUTH, "%s: %s, or set %s", rules->provider, why.msg, rules->variables[0]);
     const char *value = r == 0 && text.len > 0 ? find_in(rules, text.s) : NULL;
     if (r == 0 && value == NULL)
         r = gp_fail(err, GP_EAUTH, "%s: '%s' has no %s%s%s: add it, or set %s", rules->provider, path,
@@ -76,7 +81,7 @@ static int from_file(const struct api_key_rules *rules, struct api_key *k, bool 
         k->warning = xasprintf("%s: other users can read the API key in '%s' (mode %04o): run 'chmod 600 %s'",
                                rules->provider, path, (unsigned)(st.st_mode & 07777), path);
     *ret_found = r == 0;
-    if (text.s != NULL) explicit_bzero(text.s, text.cap);
+    explicit_bzero(text.s, text.cap);
     return r;
 }
 
@@ -127,27 +132,13 @@ void api_key_clear(struct api_key *k) {
     free(k->warning);
 }
 
-/* Without TLS the key would be readable on the way. */
-static bool url_valid(const char *url) {
-    static const char *const local[] = {"http://127.0.0.1", "http://[::1]", "http://localhost"};
-    if (strpbrk(url, "@\\ ") != NULL) return false; /* "http://localhost:1@elsewhere" is elsewhere */
-    if (str_starts(url, "https://")) return url[8] != '\0';
-    for (size_t i = 0; i < GP_ARRAY_LEN(local); i++) {
-        size_t n = strlen(local[i]);
-        if (strncmp(url, local[i], n) == 0 && (url[n] == ':' || url[n] == '/' || url[n] == '\0')) return true;
-    }
-    return false;
-}
-
 int api_endpoint(const char *variable, const char *own, char **ret, bool *ret_other, struct gp_error *err) {
     const char *set = getenv(variable);
     GP_AUTO_FREE char *base = xstrdup(set != NULL && set[0] != '\0' ? set : own);
     size_t n = strlen(base);
     while (n > 0 && base[n - 1] == '/') base[--n] = '\0';
-    if (!url_valid(base))
-        return gp_fail(err, GP_EUSAGE,
-                       "%s '%.120s' is not an https:// URL (http:// is for this machine only): correct it", variable,
-                       base);
+    int r = http_url_check(variable, base, err);
+    if (r != 0) return r;
     *ret_other = strcmp(base, own) != 0;
     *ret = GP_STEAL(base);
     return 0;

@@ -114,6 +114,6 @@ int program_run_quiet(char *const argv[], size_t max, int64_t timeout_ms, const 
     int r = run(argv, messages, true, timeout_ms, cancel, ret, err);
     off_t size = lseek(messages, 0, SEEK_END);
     ssize_t n = pread(messages, end, sizeof end, GP_MAX(size - (off_t)sizeof end, 0));
-    if (n > 0) str_add_mem(ret_messages, end, (size_t)n);
+    str_add_mem(ret_messages, end, n > 0 ? (size_t)n : 0);
     return r;
 }

@@ -5,6 +5,7 @@
 
 #include "providers/common/refusal.h"
 
+#include "base/log.h"
 #include "base/str.h"
 
 #define MESSAGE_MAX 180 /* encoded authorization messages are very long */
@@ -45,17 +46,19 @@ enum http_verdict cloud_judge(const struct http_resp *resp, const struct cloud_e
 
 int cloud_fail(struct gp_error *err, const char *what, const struct cloud_said *said, const struct cloud_error *row) {
     enum gp_code code = row->gp == GP_OK ? GP_EPROTO : row->gp;
-    size_t n = strlen(said->message);
-    while (n > 0 && (said->message[n - 1] == '.' || said->message[n - 1] == '\n')) n--;
+    /* before it is cut: services repeat the key that they refuse */
+    GP_AUTO_FREE char *message = log_redacted(said->message), *own_code = log_redacted(said->code);
+    size_t n = strlen(message);
+    while (n > 0 && (message[n - 1] == '.' || message[n - 1] == '\n')) n--;
     n = GP_MIN(n, (size_t)MESSAGE_MAX);
-    int r = gp_fail(err, code, "%s: %s%s%.*s%s%s%s%s%s", what, said->code, n > 0 ? ": " : "", (int)n, said->message,
+    int r = gp_fail(err, code, "%s: %s%s%.*s%s%s%s%s%s", what, own_code, n > 0 ? ": " : "", (int)n, message,
                     row->advice[0] ? ": " : "", row->advice, said->request_id[0] ? " (request " : "", said->request_id,
                     said->request_id[0] ? ")" : "");
     if (err != NULL) {
         err->domain = GP_D_CLOUD;
         err->scope = row->scope;
         err->retryable = row->class == CLOUD_SLOW || row->class == CLOUD_TROUBLE;
-        str_put(err->detail, sizeof err->detail, said->code);
+        str_put(err->detail, sizeof err->detail, own_code);
     }
     return r;
 }

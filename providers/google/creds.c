@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "providers/common/secret_file.h"
 
 #define REFRESH_AHEAD_S 300
 #define FILE_MAX ((size_t)1 << 20)
@@ -25,24 +26,7 @@ static const char *env(const char *name) {
     return v != NULL && v[0] != '\0' ? v : NULL;
 }
 
-/* Part of a host name that only this machine has. */
-static bool is_loopback(const char *host) {
-    size_t n = strcspn(host, ":/?#");
-    return (n == 9 && strncmp(host, "127.0.0.1", n) == 0) || (n == 9 && strncmp(host, "localhost", n) == 0) ||
-           strncmp(host, "[::1]", 5) == 0;
-}
-
-bool google_url_trusted(const char *url) {
-    for (const char *p = url; *p != '\0'; p++)
-        if (*p <= ' ' || *p == 0x7f || *p == '@' || *p == '\\') {
-            bool in_path = *p == '@' && strstr(url, "/serviceAccounts/") != NULL;
-            if (!in_path) return false;
-        }
-    const char *host = strstr(url, "://");
-    if (host == NULL || memchr(host + 3, '@', strcspn(host + 3, "/?#")) != NULL) return false;
-    if (str_starts(url, "https://")) return host[3] != '\0' && host[3] != '/';
-    return str_starts(url, "http://") && is_loopback(host + 3);
-}
+bool google_url_trusted(const char *url) { return http_url_check("", url, NULL) == 0; }
 
 char *google_email_in(const char *url) {
     const char *at = strstr(url, "/serviceAccounts/");
@@ -87,13 +71,19 @@ static int token_of_file(struct google *g, const json_t *file, int depth, struct
                    type);
 }
 
+static int parse_file(const char *text, size_t n, json_t **ret, struct gp_error *err) {
+    struct gp_error why = {0};
+    if (json_parse(text, n, "the file", ret, &why) == 0) return 0;
+    return gp_fail(err, GP_EAUTH, "%.200s: create it again", why.msg);
+}
+
 static int token_of_path(struct google *g, const char *path, struct google_cred *ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
     GP_AUTO_JSON json_t *file = NULL;
-    int r = fs_read(path, FILE_MAX, &text, err);
-    if (r == 0) r = json_parse(text.s != NULL ? text.s : "", text.len, "the file", &file, err);
+    int r = secret_file_read(path, FILE_MAX, &text, err);
+    if (r == 0) r = parse_file(text.s, text.len, &file, err);
     if (r == 0) r = token_of_file(g, file, 0, ret, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    explicit_bzero(text.s, text.len);
     if (r != 0) {
         if (err != NULL && (err->code == GP_ENOTFOUND || err->code == GP_EPROTO || err->code == GP_EUSAGE))
             err->code = GP_EAUTH;
@@ -147,7 +137,6 @@ int google_creds_ensure(void *ctx, bool force, struct gp_error *err) {
         if (err != NULL) *err = e;
         return r;
     }
-    log_redact(&fresh.token);
     log_trace(LOG_HTTP, "google credentials from %s", fresh.source);
     google_cred_clear(&g->cred);
     g->cred = fresh;

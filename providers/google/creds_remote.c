@@ -9,12 +9,14 @@
 #include "base/log.h"
 #include "providers/common/dmi.h"
 #include "providers/common/jwt.h"
+#include "providers/common/secret_file.h"
 
 #define TOKEN_URL "https://oauth2.googleapis.com/token"
 #define JWT_AUDIENCE TOKEN_URL /* whatever token_uri is, as Google's own library does */
 #define FORM "application/x-www-form-urlencoded"
 #define TOKEN_MAX 16384
 #define LIFE_S 3600
+#define LIFE_MAX_S 86400 /* of a token, whatever a service says */
 #define METADATA "computeMetadata/v1/"
 
 static int lacks(struct gp_error *err, const char *what) {
@@ -22,23 +24,40 @@ static int lacks(struct gp_error *err, const char *what) {
 }
 
 static int check_url(const char *url, const char *key, struct gp_error *err) {
-    if (google_url_trusted(url)) return 0;
-    return gp_fail(err, GP_EAUTH, "google credentials: '%s' is not an https address: correct the file", key);
+    GP_AUTO_FREE char *what = xasprintf("google credentials: '%s' of the file", key);
+    if (http_url_check(what, url, err) == 0) return 0;
+    if (err != NULL) err->code = GP_EAUTH;
+    return -GP_EAUTH;
 }
 
-/* {"access_token", "expires_in"} */
-static int take_token(const struct google *g, const json_t *json, const char *what, struct google_cred *ret,
-                      struct gp_error *err) {
-    const char *token = json_str(json, "access_token", "");
-    int64_t seconds = json_int(json, "expires_in", 0);
+/* A token becomes a header and is a secret from here on. */
+static bool set_token(const char *token, int64_t expires_s, struct google_cred *ret) {
     size_t n = strlen(token);
     for (size_t i = 0; i < n; i++)
-        if (token[i] <= ' ' || token[i] > '~') n = 0;
-    if (n == 0 || n > TOKEN_MAX || seconds <= 0 || seconds > 86400)
-        return gp_fail(err, GP_EAUTH, "%s: the reply has no token of use: check the credentials file", what);
+        if (token[i] <= ' ' || token[i] > '~') return false;
+    if (n == 0 || n > TOKEN_MAX) return false;
     secret_set(&ret->token, token, n);
-    ret->expires_s = google_now_s(g) + seconds;
-    return 0;
+    log_redact(&ret->token);
+    ret->expires_s = expires_s;
+    return true;
+}
+
+int google_cred_from_json(const struct google *g, const json_t *json, const char *what, struct google_cred *ret,
+                          struct gp_error *err) {
+    int64_t seconds = json_int(json, "expires_in", 0);
+    if (seconds > 0 && seconds <= LIFE_MAX_S &&
+        set_token(json_str(json, "access_token", ""), google_now_s(g) + seconds, ret))
+        return 0;
+    return gp_fail(err, GP_EAUTH, "%s: the reply has no token of use: check the credentials file", what);
+}
+
+int google_cred_from_impersonation(const struct google *g, const json_t *json, const char *what,
+                                   struct google_cred *ret, struct gp_error *err) {
+    int64_t until = 0, most = google_now_s(g) + LIFE_MAX_S;
+    if (time_parse_utc(json_str(json, "expireTime", ""), &until) &&
+        set_token(json_str(json, "accessToken", ""), GP_MIN(until, most), ret))
+        return 0;
+    return gp_fail(err, GP_EAUTH, "%s: the reply has no token and its time: check the credentials file", what);
 }
 
 /* A form is a secret: it is wiped. */
@@ -51,12 +70,6 @@ static int post_form(struct google *g, const char *what, const char *url, struct
     return r;
 }
 
-static void redact(const char *text) {
-    GP_AUTO_SECRET struct secret s = {0};
-    secret_set(&s, text, strlen(text));
-    log_redact(&s);
-}
-
 /* --- a service account's key --- */
 
 static int sign(const struct google *g, const json_t *file, struct secret *ret, struct gp_error *err) {
@@ -66,6 +79,7 @@ static int sign(const struct google *g, const json_t *file, struct secret *ret, 
     if (pem[0] == '\0') return lacks(err, "private_key");
     if (email[0] == '\0') return lacks(err, "client_email");
     secret_set(&key, pem, strlen(pem));
+    log_redact(&key);
     GP_AUTO_JSON json_t *header = json_pack("{s:s}", "kid", json_str(file, "private_key_id", ""));
     GP_AUTO_JSON json_t *claims = json_pack("{s:s,s:s,s:s,s:I,s:I}", "iss", email, "scope", GOOGLE_SCOPE, "aud",
                                             JWT_AUDIENCE, "iat", (json_int_t)now, "exp", (json_int_t)now + LIFE_S);
@@ -80,10 +94,11 @@ int google_token_of_key(struct google *g, const json_t *file, struct google_cred
     int r = check_url(url, "token_uri", err);
     if (r == 0) r = sign(g, file, &jwt, err);
     if (r != 0) return r;
+    log_redact(&jwt);
     rest_form(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
     rest_form(&form, "assertion", secret_reveal(&jwt));
     r = post_form(g, "google token of the service account", url, &form, &reply, err);
-    if (r == 0) r = take_token(g, reply.json, "google token of the service account", ret, err);
+    if (r == 0) r = google_cred_from_json(g, reply.json, "google token of the service account", ret, err);
     if (r == 0) ret->email = xstrdup(json_str(file, "client_email", ""));
     return r;
 }
@@ -114,13 +129,12 @@ int google_token_of_user(struct google *g, const json_t *file, struct google_cre
     for (size_t i = 0; r == 0 && i < GP_ARRAY_LEN(keys); i++) {
         const char *value = json_str(file, keys[i], "");
         if (value[0] == '\0') r = lacks(err, keys[i]);
-        if (i > 0) redact(value);
+        if (i > 0) log_redact_text(value);
         rest_form(&form, keys[i], value);
     }
     if (r == 0) r = post_form(g, "google token of the login", url, &form, &reply, err);
-    if (r == 0) r = take_token(g, reply.json, "google token of the login", ret, err);
+    if (r == 0) r = google_cred_from_json(g, reply.json, "google token of the login", ret, err);
     if (r != 0) return r;
-    log_redact(&ret->token);
     if (account[0] != '\0') ret->email = xstrdup(account);
     else if (g->principal_owner == NULL) ask_email(g, url, ret); /* once: by open */
     return 0;
@@ -152,9 +166,6 @@ static int subject_of_url(struct google *g, const json_t *source, struct secret 
     GP_AUTO_FIELDS struct http_fields headers = {0};
     const char *url = json_str(source, "url", ""), *name = NULL;
     json_t *value = NULL;
-    /* Workloads get it from a service of their own host, without TLS; nothing secret is sent there. */
-    if (!str_starts(url, "http://") && !str_starts(url, "https://"))
-        return gp_fail(err, GP_EAUTH, "google credentials: credential_source.url is not an address");
     json_object_foreach(json_at(source, "headers"), name, value) if (json_is_string(value))
         http_fields_add(&headers, name, json_string_value(value));
     struct http_req req = {.what = "the subject token",
@@ -162,12 +173,14 @@ static int subject_of_url(struct google *g, const json_t *source, struct secret 
                            .url = url,
                            .headers = &headers,
                            .repeatable = true,
+                           .metadata = true, /* workloads of another cloud get it from that cloud's */
                            .tries = 3,
                            .timeout_ms = 10000,
                            .max_body = 65536};
     int r = http_call(g->http, &req, &resp, err);
-    if (r != 0) return r;
-    if (resp.status != 200 || resp.body.s == NULL)
+    if (r == -GP_EUSAGE && err != NULL) err->code = GP_EAUTH;
+    if (r != 0) return gp_wrap(err, "google credentials: credential_source.url of the file");
+    if (resp.status != 200)
         return gp_fail(err, GP_EAUTH, "google credentials: credential_source.url answered with HTTP %d", resp.status);
     return take_subject(source, resp.body.s, resp.body.len, ret, err);
 }
@@ -181,8 +194,8 @@ static int subject_token(struct google *g, const json_t *file, struct secret *re
                        "google credentials: credential_source has neither 'file' nor 'url', and gpuprov supports no "
                        "other source: use one of them, or a service account key");
     GP_AUTO_STR struct str text = {0};
-    int r = fs_read(path, 65536, &text, err);
-    return r == 0 ? take_subject(source, text.s != NULL ? text.s : "", text.len, ret, err) : r;
+    int r = secret_file_read(path, 65536, &text, err);
+    return r == 0 ? take_subject(source, text.s, text.len, ret, err) : r;
 }
 
 int google_token_of_exchange(struct google *g, const json_t *file, struct google_cred *ret, struct gp_error *err) {
@@ -204,7 +217,7 @@ int google_token_of_exchange(struct google *g, const json_t *file, struct google
     rest_form(&form, "subject_token_type",
               json_str(file, "subject_token_type", "urn:ietf:params:oauth:token-type:jwt"));
     r = post_form(g, "google token exchange", url, &form, &reply, err);
-    if (r == 0) r = take_token(g, reply.json, "google token exchange", ret, err);
+    if (r == 0) r = google_cred_from_json(g, reply.json, "google token exchange", ret, err);
     if (r != 0 || for_account[0] == '\0') return r;
     GP_AUTO_SECRET struct secret with = {0};
     secret_copy(&with, &ret->token);
@@ -231,14 +244,7 @@ int google_token_for(struct google *g, const char *url, json_t *delegates, const
         .what = what, .method = "POST", .url = url, .body = text, .headers = &headers, .flags = REST_PUBLIC};
     r = rest_call(&g->rest, &call, &reply, err);
     if (r != 0) return r;
-    const char *token = json_str(reply.json, "accessToken", "");
-    int64_t until = 0;
-    if (token[0] == '\0' || strlen(token) > TOKEN_MAX ||
-        !time_parse_utc(json_str(reply.json, "expireTime", ""), &until))
-        return gp_fail(err, GP_EAUTH, "%s: the reply has no token and its time: check the credentials file", what);
-    secret_set(&ret->token, token, strlen(token));
-    ret->expires_s = until;
-    return 0;
+    return google_cred_from_impersonation(g, reply.json, what, ret, err);
 }
 
 /* --- the metadata server --- */
@@ -260,13 +266,14 @@ static int metadata(struct google *g, const char *host, const char *path, struct
                            .headers = &headers,
                            .repeatable = true,
                            .no_proxy = true,
+                           .metadata = true,
                            .tries = 3,
                            .timeout_ms = 5000,
                            .connect_ms = 2000,
                            .max_body = 65536};
     int r = http_call(g->http, &req, resp, err);
     if (r != 0) return r;
-    if (resp->status == 200 && resp->body.s != NULL) return 0;
+    if (resp->status == 200) return 0;
     return gp_fail(err, GP_EAUTH, "google metadata server: HTTP %d for %s: attach a service account to this machine",
                    resp->status, path);
 }
@@ -289,7 +296,7 @@ int google_token_of_metadata(struct google *g, struct google_cred *ret, struct g
     int r = metadata(g, host, "instance/service-accounts/default/token", &resp, err);
     if (r == 0 && json_parse(resp.body.s, resp.body.len, "the token", &json, NULL) != 0)
         r = gp_fail(err, GP_EAUTH, "google metadata server: its token is not JSON: check GCE_METADATA_HOST");
-    if (r == 0) r = take_token(g, json, "google metadata server", ret, err);
+    if (r == 0) r = google_cred_from_json(g, json, "google metadata server", ret, err);
     if (resp.body.s != NULL) explicit_bzero(resp.body.s, resp.body.len);
     if (r != 0) return r;
     ret->source = xstrdup("the metadata server");

@@ -23,8 +23,9 @@ static void gcs_close(struct bucket *b) {
 static int set_root(struct gcs *s, struct gp_error *err) {
     const char *set = getenv(ROOT_ENV);
     if (set == NULL || set[0] == '\0') set = ROOT;
-    if (!google_url_trusted(set) || strpbrk(set, "?#") != NULL)
-        return gp_fail(err, GP_EUSAGE, "google: " ROOT_ENV " is not an https address: correct it");
+    int r = http_url_check("google: " ROOT_ENV, set, err);
+    if (r != 0) return r;
+    if (strpbrk(set, "?#") != NULL) return gp_fail(err, GP_EUSAGE, "google: " ROOT_ENV " has a query: correct it");
     s->root = xstrdup(set);
     size_t n = strlen(s->root);
     while (n > 0 && s->root[n - 1] == '/') s->root[--n] = '\0';

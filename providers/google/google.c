@@ -52,8 +52,9 @@ static void google_close(struct provider *p) {
 static int set_endpoint(struct google *g, struct gp_error *err) {
     const char *set = getenv(ENDPOINT_ENV);
     if (set == NULL || set[0] == '\0') set = ENDPOINT;
-    if (!google_url_trusted(set) || strpbrk(set, "?#") != NULL)
-        return gp_fail(err, GP_EUSAGE, "google: " ENDPOINT_ENV " is not an https address: correct it");
+    int r = http_url_check("google: " ENDPOINT_ENV, set, err);
+    if (r != 0) return r;
+    if (strpbrk(set, "?#") != NULL) return gp_fail(err, GP_EUSAGE, "google: " ENDPOINT_ENV " has a query: correct it");
     g->endpoint = xasprintf("%s%s", set, str_ends(set, "/") ? "" : "/");
     return 0;
 }
@@ -66,11 +67,10 @@ static char *configured(const char *section, const char *key) {
     GP_AUTO_FREE char *home = fs_expand_home(folder != NULL && folder[0] != '\0' ? folder : "~/.config/gcloud");
     GP_AUTO_FREE char *active_path = fs_join(home, "active_config");
     if (name == NULL || name[0] == '\0')
-        name = fs_read(active_path, 256, &active, NULL) == 0 && active.s != NULL ? str_trim(active.s) : "default";
+        name = fs_read_text(active_path, 256, &active, NULL) == 0 && active.len > 0 ? str_trim(active.s) : "default";
     if (!form_word(name)) return NULL;
     GP_AUTO_FREE char *path = xasprintf("%s/configurations/config_%s", home, name);
-    if (fs_read(path, 65536, &text, NULL) != 0 || text.s == NULL || ini_parse(path, text.s, &ini, NULL) != 0)
-        return NULL;
+    if (fs_read_text(path, 65536, &text, NULL) != 0 || ini_parse(path, text.s, &ini, NULL) != 0) return NULL;
     const char *value = ini_get(&ini, section, key);
     return value != NULL ? xstrdup(value) : NULL;
 }

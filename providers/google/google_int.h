@@ -44,7 +44,13 @@ static inline struct google *google_of(struct provider *p) { return (struct goog
 int google_http_open(struct google *g, struct gp_error *err);
 /* rest.ensure: makes the token usable for the next five minutes by the order of Application Default Credentials. */
 int google_creds_ensure(void *ctx, bool force, struct gp_error *err);
-/* The URL of a credentials file that gets a secret: https, or a loopback address. */
+/* Decode the replies of token services: {"access_token", "expires_in"} and {"accessToken", "expireTime"}. The token is
+ * printable, ends within a day and is registered with the redactor. */
+int google_cred_from_json(const struct google *g, const json_t *json, const char *what, struct google_cred *ret,
+                          struct gp_error *err);
+int google_cred_from_impersonation(const struct google *g, const json_t *json, const char *what,
+                                   struct google_cred *ret, struct gp_error *err);
+/* A URL that may get a secret: the rule of http_url_check. */
 bool google_url_trusted(const char *url);
 /* The parts that need the network. file: the credentials file, decoded. */
 int google_token_of_key(struct google *g, const json_t *file, struct google_cred *ret, struct gp_error *err);

@@ -6,6 +6,7 @@
 #include "providers/openstack/os_int.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/yaml.h"
 
 #define FILE_MAX ((size_t)1 << 20)
@@ -64,6 +65,7 @@ static void set(struct os_config *c, const struct setting *s, const char *value,
     if (s->secret) {
         struct secret *to = (struct secret *)(void *)at;
         if (to->len == 0 || replace) secret_set(to, value, strlen(value));
+        log_redact(to);
     } else {
         char **to = (char **)(void *)at;
         if (*to != NULL && !replace) return;
@@ -82,9 +84,11 @@ static const char *variable(const char *name) {
 /* -GP_ENOTFOUND: no such file. */
 static int read_yaml(const char *path, struct yaml_node **ret, struct gp_error *err) {
     GP_AUTO_STR struct str text = {0};
-    int r = fs_read(path, FILE_MAX, &text, err);
-    if (r == 0) r = yaml_parse(path, text.s != NULL ? text.s : "", text.len, ret, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    struct gp_error why = {0};
+    int r = fs_read_text(path, FILE_MAX, &text, &why);
+    if (r != 0) return gp_fail(err, why.code, "openstack: %s", why.msg);
+    r = yaml_parse(path, text.s, text.len, ret, err);
+    explicit_bzero(text.s, text.len);
     return r;
 }
 
@@ -156,8 +160,8 @@ static int no_cloud(const struct yaml_node *clouds, const char *path, const char
     if (name == NULL)
         return gp_fail(err, GP_EAUTH, "openstack: %s has several clouds (%.200s): set OS_CLOUD to one of them", path,
                        names.s);
-    return gp_fail(err, GP_EAUTH, "openstack: %s has no cloud '%.60s'; it has: %.200s", path, name,
-                   names.len > 0 ? names.s : "none");
+    return gp_fail(err, GP_EAUTH, "openstack: %s has no cloud '%.60s'; it has: %.200s: correct OS_CLOUD or the file",
+                   path, name, names.len > 0 ? names.s : "none");
 }
 
 static int from_file(struct os_config *c, const char *name, struct gp_error *err) {

@@ -11,6 +11,7 @@
 #include "base/form.h"
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/intents.h"
 #include "providers/common/ownership.h"
@@ -344,6 +345,7 @@ static int request(struct making *m, struct secret *ret_secret, char ret_id[33],
     if (!is_id(id) || !is_secret(secret))
         return gp_fail(err, GP_EUNKNOWN, "openstack: keystone's reply to a new application credential has no secret");
     secret_set(ret_secret, secret, strlen(secret));
+    log_redact(ret_secret);
     str_put(ret_id, 33, id);
     return 0;
 }

@@ -50,6 +50,8 @@ struct os {
 static inline struct os *os_of(struct provider *p) { return (struct os *)(void *)p; }
 
 int os_login(struct os *o, struct gp_error *err);
+/* Takes keystone's reply to a login: token, end, user, project, catalogue. */
+int os_take_token(struct os *o, const struct rest_reply *reply, struct gp_error *err);
 void os_session_init(struct os *o);
 void os_session_clear(struct os *o);
 /* The regions that have the compute service. */

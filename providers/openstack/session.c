@@ -65,8 +65,8 @@ static char *login_body(const struct os_config *c) {
 char *os_identity_url(const char *auth_url) {
     GP_AUTO_FREE char *base = xstrdup(auth_url);
     for (size_t n = strlen(base); n > 0 && base[n - 1] == '/'; n--) base[n - 1] = '\0';
-    bool web = str_starts(base, "https://") || str_starts(base, "http://");
-    if (!web || strpbrk(base, " @?#\\") != NULL || str_ends(base, "/v2.0")) return NULL;
+    struct url_place place;
+    if (!form_url(base, &place) || strpbrk(base, "@?#") != NULL || str_ends(base, "/v2.0")) return NULL;
     return xasprintf("%s%s", base, str_ends(base, "/v3") ? "" : "/v3");
 }
 
@@ -88,18 +88,10 @@ static bool is_interface(const char *wanted, const char *have) {
 
 static bool url_valid(const char *s) {
     size_t n = strlen(s);
+    struct url_place place;
     for (size_t i = 0; i < n; i++)
         if (s[i] <= ' ' || s[i] > '~' || strchr("@?#\\\"", s[i]) != NULL) return false;
-    return (str_starts(s, "https://") || str_starts(s, "http://")) && n < 1024;
-}
-
-/* The host is this machine: what is sent does not leave it. */
-static bool is_loopback(const char *url) {
-    const char *host = strstr(url, "://") + 3;
-    size_t n = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
-    GP_AUTO_FREE char *name = xstrndup(host, n);
-    if (strcmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0) return true;
-    return str_starts(name, "127.") && strspn(name, "0123456789.") == n;
+    return form_url(s, &place) && n < 1024;
 }
 
 static char *endpoint_url(enum os_service service, const char *url) {
@@ -159,7 +151,7 @@ static void set_text(char **field, const char *value) {
     *field = xstrdup(value);
 }
 
-static int take_token(struct os *o, const struct rest_reply *reply, struct gp_error *err) {
+int os_take_token(struct os *o, const struct rest_reply *reply, struct gp_error *err) {
     const json_t *token = json_at(reply->json, "token");
     const char *value = http_fields_get(&reply->headers, "x-subject-token");
     const char *user = json_str(token, "user.id", ""), *project = json_str(token, "project.id", "");
@@ -177,6 +169,7 @@ static int take_token(struct os *o, const struct rest_reply *reply, struct gp_er
         return gp_fail(err, GP_EAUTH,
                        "openstack: a new login is of another user or project: run the same command again");
     secret_set(&o->token, value, strlen(value));
+    log_redact(&o->token);
     o->restricted = json_bool(token, "application_credential.restricted", false) ||
                     json_array_size(json_at(token, "application_credential.access_rules")) > 0;
     o->token_until_s = until_s;
@@ -210,13 +203,16 @@ int os_login(struct os *o, struct gp_error *err) {
         return gp_fail(err, GP_EUSAGE,
                        "openstack: auth_url '%.120s' of %s is not the URL of a keystone with API v3: correct it",
                        o->cfg.auth_url, o->cfg.source);
+    GP_AUTO_FREE char *of = xasprintf("openstack: auth_url of %.200s", o->cfg.source);
+    int safe = http_url_check(of, identity_url, err);
+    if (safe != 0) return safe;
     GP_AUTO_FREE char *url = xasprintf("%s/auth/tokens", identity_url);
     GP_AUTO_FREE char *body = login_body(&o->cfg);
     struct rest_call call = {
         .what = "openstack login", .method = "POST", .url = url, .body = body, .flags = REST_PUBLIC};
     int r = rest_call(&o->rest, &call, &reply, &why);
     explicit_bzero(body, strlen(body));
-    if (r == 0) return take_token(o, &reply, err);
+    if (r == 0) return os_take_token(o, &reply, err);
     bool refused = r == -GP_ENOTFOUND && strcmp(why.detail, "Not Found") == 0; /* of an application credential */
     if (refused) why.code = GP_EAUTH;
     if (refused) why.scope = GP_SCOPE_PROVIDER;
@@ -309,12 +305,13 @@ static int no_endpoint(const struct os *o, enum os_service service, const char *
     return r;
 }
 
-/* The user gave an https URL for the login: the token must not leave this machine in clear text either. */
+/* The catalogue is foreign: the token must not leave this machine in clear text wherever it points to. */
 static int check_encrypted(const struct os *o, const struct os_endpoint *e, struct gp_error *err) {
-    if (!str_starts(e->url, "http://") || !str_starts(o->cfg.auth_url, "https://") || is_loopback(e->url)) return 0;
+    if (http_url_check("", e->url, NULL) == 0) return 0;
     int r = gp_fail(err, GP_EUSAGE,
                     "openstack: the %s endpoint (%s) in region '%.64s' is %.120s, which would send the token in clear "
-                    "text: give an interface with https endpoints (OS_INTERFACE), or tell the cloud's operator",
+                    "text: give an interface with https endpoints (OS_INTERFACE), or tell the cloud's operator; where "
+                    "nobody is on the way, set " FORM_URL_CLEAR_ENV " to its host",
                     types[e->service], o->cfg.interface != NULL ? o->cfg.interface : "public", e->region, e->url);
     if (err != NULL) err->scope = GP_SCOPE_REGION;
     return r;

@@ -6,6 +6,7 @@
 #include "providers/runpod/runpod_int.h"
 
 #include "base/fs.h"
+#include "base/log.h"
 
 #include <strings.h>
 
@@ -31,6 +32,7 @@ static int take(struct runpod_key *ret, const char *text, size_t n, const char *
         return gp_fail(err, GP_EAUTH,
                        "runpod: the API key in %s has not the form of a key: copy it again from the console", source);
     secret_set(&ret->value, text, n);
+    log_redact(&ret->value);
     ret->source = xstrdup(source);
     return 0;
 }
@@ -80,10 +82,10 @@ int runpod_key_find(struct runpod_key *ret, struct gp_error *err) {
     GP_AUTO_FREE char *path = fs_expand_home(CONFIG);
     GP_AUTO_STR struct str text = {0};
     struct gp_error why = {0};
-    int r = fs_read(path, FILE_MAX, &text, &why);
-    if (r != 0 && r != -GP_ENOTFOUND) return gp_fail(err, GP_EENV, "runpod: %s", why.msg);
-    if (r == 0) r = from_file(CONFIG, text.s != NULL ? text.s : "", ret, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    int r = fs_read_text(path, FILE_MAX, &text, &why);
+    if (r != 0 && r != -GP_ENOTFOUND) return gp_fail(err, GP_EAUTH, "runpod: %s, or set RUNPOD_API_KEY", why.msg);
+    if (r == 0) r = from_file(CONFIG, text.s, ret, err);
+    explicit_bzero(text.s, text.len);
     if (r != -GP_ENOTFOUND) return r;
     r = gp_fail(err, GP_EAUTH,
                 "runpod: no API key: set RUNPOD_API_KEY, or write it with 'runpodctl config --apiKey' to " CONFIG);

@@ -49,7 +49,7 @@ class Ec2Lab(Lab):
     @property
     def env(self):
         """What gpuprov needs to know of this cloud."""
-        return {"AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": self.regions[0],
+        return {"AWS_ENDPOINT_URL": self.endpoint, "GPUPROV_CLEAR_TEXT": ADDRESS, "AWS_REGION": self.regions[0],
                 "AWS_ACCESS_KEY_ID": self.key[0], "AWS_SECRET_ACCESS_KEY": self.key[1],
                 "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
                 "AWS_EC2_METADATA_DISABLED": "true"}

@@ -145,7 +145,8 @@ class OpenStack:
         auth = self._cloud(user)["auth"]
         return {"OS_AUTH_URL": auth_url or auth["auth_url"], "OS_USERNAME": user, "OS_PASSWORD": auth["password"],
                 "OS_PROJECT_NAME": auth["project_name"], "OS_USER_DOMAIN_ID": "default",
-                "OS_PROJECT_DOMAIN_ID": "default", "OS_REGION_NAME": config.REGION}
+                "OS_PROJECT_DOMAIN_ID": "default", "OS_REGION_NAME": config.REGION,
+                "GPUPROV_CLEAR_TEXT": self.address}
 
     def go(self):
         """The hosts of the zone slow finish what they build."""

@@ -449,11 +449,11 @@ def test_ca_bundle_absent(cloud):
 
 
 def test_proxies_as_the_cli_has_them(cloud):
-    run = cloud.drive("open", AWS_ENDPOINT_URL="http://ec2.nowhere.invalid", HTTP_PROXY=cloud.proxy.url)
+    named = {"AWS_ENDPOINT_URL": "http://ec2.nowhere.invalid", "GPUPROV_CLEAR_TEXT": "ec2.nowhere.invalid"}
+    run = cloud.drive("open", **named, HTTP_PROXY=cloud.proxy.url)
     assert run["code"] == "ok"
     assert cloud.proxy.calls[-1].path.startswith("http://ec2.nowhere.invalid")
-    run = cloud.drive("open", AWS_ENDPOINT_URL="http://ec2.nowhere.invalid", HTTP_PROXY=cloud.proxy.url,
-                      NO_PROXY="nowhere.invalid")
+    run = cloud.drive("open", **named, HTTP_PROXY=cloud.proxy.url, NO_PROXY="nowhere.invalid")
     assert run["detail"] == "DNS"
 
 

@@ -5,6 +5,7 @@
 
 #include "providers/http_int.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -94,6 +95,114 @@ static void test_one(void **state) {
     assert_true(once.rc == 0 && once.resp.status == 503 && once.resp.attempts == 1);
     GP_AUTO_ONE struct one again = call(h, "/trouble?again", true, (struct http_req){0});
     assert_true(again.rc == 0 && again.resp.status == 200 && again.resp.attempts == 2);
+    http_close(h);
+}
+
+static int refused(const char *url, bool metadata, const char *setting, char msg[GP_ERROR_MSG_MAX]) {
+    GP_AUTO_RESP struct http_resp resp = {0};
+    struct gp_error err = {0};
+    struct http *h = open_client(&(struct http_options){0});
+    if (setting != NULL) setenv(FORM_URL_CLEAR_ENV, setting, 1);
+    struct http_req req = {.what = "test",
+                           .method = "GET",
+                           .url = url,
+                           .metadata = metadata,
+                           .tries = 1,
+                           .connect_ms = 50,
+                           .timeout_ms = 100};
+    int r = http_call(h, &req, &resp, &err);
+    int same = http_url_check("test", url, NULL);
+    unsetenv(FORM_URL_CLEAR_ENV);
+    http_close(h);
+    assert_true(metadata || (same == -GP_EUSAGE) == (r == -GP_EUSAGE));
+    assert_true(r != -GP_EUSAGE || (!resp.sent && resp.attempts == 1));
+    str_put(msg, GP_ERROR_MSG_MAX, err.msg);
+    return r;
+}
+
+/* Without TLS requests go to this machine only, or to where the user names. */
+static void test_clear_text(void **state) {
+    (void)state;
+    char msg[GP_ERROR_MSG_MAX];
+    static const char *const far[] = {"http://192.0.2.1/",
+                                      "http://127.0.0.1.nowhere.invalid/",
+                                      "http://localhost@192.0.2.1/",
+                                      "http://192.0.2.1:8080/a?b=127.0.0.1",
+                                      "http://169.254.169.254/",
+                                      "http://metadata.google.internal/",
+                                      "192.0.2.1:80/",
+                                      "HTTP://192.0.2.1/",
+                                      "ftp://127.0.0.1/",
+                                      "http://[2001:db8::1]/"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(far); i++)
+        if (refused(far[i], false, NULL, msg) != -GP_EUSAGE) fail_msg("%s: %s", far[i], msg);
+    assert_int_equal(refused("http://192.0.2.1:8080/a?b", false, NULL, msg), -GP_EUSAGE);
+    assert_string_equal(msg, "test: 'http://192.0.2.1:8080' is not https: use https, or "
+                             "GPUPROV_CLEAR_TEXT=192.0.2.1:8080 where nobody on the way can read along");
+    assert_int_not_equal(refused("http://192.0.2.1:1/", false, "a.example, 192.0.2.1:1", msg), -GP_EUSAGE);
+    assert_int_equal(refused("http://192.0.2.1:2/", false, "a.example,192.0.2.1:1", msg), -GP_EUSAGE);
+    assert_int_not_equal(refused("http://169.254.170.2:1/", true, NULL, msg), -GP_EUSAGE);
+    assert_int_equal(refused("http://169.254.170.2.nowhere.invalid/", true, NULL, msg), -GP_EUSAGE);
+    assert_int_equal(refused("http://192.0.2.1/", true, NULL, msg), -GP_EUSAGE);
+    /* to this machine means not through a proxy, which is elsewhere */
+    struct http *h = open_client(&(struct http_options){0});
+    setenv("http_proxy", "http://127.0.0.1:1", 1);
+    GP_AUTO_ONE struct one ok = call(h, "/ok?direct", false, (struct http_req){0});
+    unsetenv("http_proxy");
+    assert_int_equal(ok.rc, 0);
+    http_close(h);
+}
+
+/* What would end a header and begin another one is not sent, whoever gave it. */
+static void test_headers(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        bool good;
+    } rows[] = {{"Authorization", "Bearer a\r\nX-Other: b", false},
+                {"X-Auth-Token", "a\nb", false},
+                {"X-Auth-Token", "a\rb", false},
+                {"X-Auth-Token", "a\tb", false},
+                {"X-Auth-Token", "a\x7f", false},
+                {"X-Auth-Token", "\xc3\xa4", false},
+                {"X-Auth Token", "a", false},
+                {"X:Y", "a", false},
+                {"", "a", false},
+                {"X-Auth-Token", "a b~", true},
+                {"X-Auth-Token", "", true}};
+    struct http *h = open_client(&(struct http_options){0});
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FIELDS struct http_fields f = {0};
+        http_fields_add(&f, rows[i].name, rows[i].value);
+        GP_AUTO_ONE struct one o = call(h, "/ok?headers", true, (struct http_req){.headers = &f});
+        if (o.rc != (rows[i].good ? 0 : -GP_EAUTH) || o.resp.sent != rows[i].good) fail_msg("%zu: %s", i, o.err.msg);
+    }
+    http_close(h);
+}
+
+/* A secret of a header is in no error from then on. */
+static void test_headers_hidden(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *value, *shown;
+    } rows[] = {{"Authorization", "Bearer tok-123456", "***"},
+                {"Authorization", "Basic dXNlcjpwYXNz", "***"},
+                {"X-API-KEY", "key-123456", "***"},
+                {"X-Auth-Token", "auth-123456", "***"},
+                {"Authorization", "AWS4-HMAC-SHA256 Credential=A, Signature=abcdef", "Signature=abcdef"},
+                {"Accept", "application/json", "application/json"}};
+    struct http *h = open_client(&(struct http_options){0});
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FIELDS struct http_fields f = {0};
+        struct gp_error err = {0};
+        http_fields_add(&f, rows[i].name, rows[i].value);
+        GP_AUTO_ONE struct one o = call(h, "/ok?hidden", true, (struct http_req){.headers = &f});
+        assert_int_equal(o.rc, 0);
+        const char *last = strrchr(rows[i].value, ' ');
+        gp_fail(&err, GP_EAUTH, "%s", last != NULL ? last + 1 : rows[i].value);
+        assert_string_equal(err.msg, rows[i].shown);
+    }
+    log_close();
     http_close(h);
 }
 
@@ -354,6 +463,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one),
         cmocka_unit_test(test_one_lost),
+        cmocka_unit_test(test_clear_text),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_headers_hidden),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_many_http2),
