@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ed25519 through OpenSSL: make, load, sign, check. Keeps no key beyond the call and its struct. Any
- * thread. */
+/* Ed25519 through OpenSSL: make, load, sign, check; the key file of a folder. Keeps no key beyond the call and its
+ * struct. Any thread. */
 #include "base/gp_base.h"
 
 #include "base/sign.h"
 
+#include "base/fs.h"
 #include "base/hash.h"
 
+#include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <unistd.h>
 
 enum { DER_BYTES = 44 }; /* SubjectPublicKeyInfo of Ed25519: always that long */
 
@@ -107,4 +110,43 @@ bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const
     GP_CLEANUP(ctx_cleanup) EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     return pkey != NULL && ctx != NULL && sig_n == SIGN_BYTES &&
            EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pkey) == 1 && EVP_DigestVerify(ctx, sig, sig_n, data, n) == 1;
+}
+
+/* --- the key of a folder --- */
+
+static int load_file(const char *path, struct sign_key *ret, struct gp_error *err) {
+    GP_AUTO_STR struct str text = {0};
+    int r = fs_read(path, 65536, &text, err);
+    if (r == 0) r = sign_key_load(text.s != NULL ? text.s : "", text.len, ret, err);
+    if (text.s != NULL) explicit_bzero(text.s, text.len);
+    return r == 0 ? 0 : gp_wrap(err, "the signing key '%s'", path);
+}
+
+static int write_public(const char *pub_path, const struct sign_key *key, struct gp_error *err) {
+    GP_AUTO_FREE char *pub = sign_public_pem(&key->pub);
+    return fs_write_atomic(pub_path, pub, strlen(pub), 0644, err);
+}
+
+/* The public half is written first: a private key on disk always has its public one beside it. The first of two
+ * processes wins, because signatures of a key that was replaced would no longer count. */
+static int make_key(const char *path, const char *pub_path, struct sign_key *ret, struct gp_error *err) {
+    GP_AUTO_SIGN_KEY struct sign_key mine = {0};
+    GP_AUTO_FREE char *draft = xasprintf("%s.%ld", path, (long)getpid());
+    int r = sign_key_make(&mine, err);
+    if (r == 0) r = write_public(pub_path, &mine, err);
+    if (r == 0) r = fs_write_atomic(draft, secret_reveal(&mine.pem), mine.pem.len, 0600, err);
+    if (r != 0) return r;
+    int failed = link(draft, path) == 0 ? 0 : errno;
+    unlink(draft);
+    if (failed != 0 && failed != EEXIST)
+        return gp_fail_errno(err, GP_EIO, failed, "could not make the signing key '%s'", path);
+    r = load_file(path, ret, err);
+    return r == 0 && failed == EEXIST ? write_public(pub_path, ret, err) : r;
+}
+
+int sign_key_of_folder(const char *dir, bool make, struct sign_key *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *path = fs_join(dir, "signing_key"), *pub_path = fs_join(dir, "signing_key.pub");
+    if (fs_exists(path)) return load_file(path, ret, err);
+    if (!make) return gp_fail(err, GP_ENOTFOUND, "there is no signing key '%s'", path);
+    return make_key(path, pub_path, ret, err);
 }

@@ -33,4 +33,9 @@ int sign_data(const struct sign_key *key, const void *data, size_t n, unsigned c
               struct gp_error *err);
 bool sign_holds(const struct sign_public *pub, const void *data, size_t n, const unsigned char *sig, size_t sig_n);
 
+/* The signing key of a folder: DIR/signing_key (0600), with its public half DIR/signing_key.pub beside it. Several
+ * processes may make it at once, and all get the same one. make: a missing key is made. Else -GP_ENOTFOUND. -GP_EUSAGE,
+ * -GP_EIO: the file has no key, or cannot be read. */
+int sign_key_of_folder(const char *dir, bool make, struct sign_key *ret, struct gp_error *err);
+
 #endif

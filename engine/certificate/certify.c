@@ -6,6 +6,7 @@
 
 #include "base/form.h"
 #include "base/fs.h"
+#include "base/sign.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,26 +16,6 @@
 static char *key_folder(const char *state_dir, const char *uid) {
     GP_AUTO_FREE char *dir = form_uid(uid) ? xasprintf("%s/stacks/%s", state_dir, uid) : NULL;
     return dir != NULL && fs_exists(dir) ? GP_STEAL(dir) : xstrdup(state_dir);
-}
-
-/* The public half is written first: a private key on disk always has its public one beside it. */
-static int make_key(const char *path, const char *pub_path, struct sign_key *ret, struct gp_error *err) {
-    int r = sign_key_make(ret, err);
-    if (r != 0) return r;
-    GP_AUTO_FREE char *pub = sign_public_pem(&ret->pub);
-    r = fs_write_atomic(pub_path, pub, strlen(pub), 0644, err);
-    return r == 0 ? fs_write_atomic(path, secret_reveal(&ret->pem), ret->pem.len, 0600, err) : r;
-}
-
-static int signing_key(const char *state_dir, const char *uid, struct sign_key *ret, struct gp_error *err) {
-    GP_AUTO_FREE char *dir = key_folder(state_dir, uid);
-    GP_AUTO_FREE char *path = fs_join(dir, "signing_key"), *pub_path = fs_join(dir, "signing_key.pub");
-    GP_AUTO_STR struct str text = {0};
-    if (!fs_exists(path)) return make_key(path, pub_path, ret, err);
-    int r = fs_read(path, 65536, &text, err);
-    if (r == 0) r = sign_key_load(text.s, text.len, ret, err);
-    if (text.s != NULL) explicit_bzero(text.s, text.len);
-    return r == 0 ? 0 : gp_wrap(err, "the signing key '%s'", path);
 }
 
 static bool is_file_name(const char *path) { return str_ends(path, ".json"); }
@@ -56,7 +37,8 @@ int certify(const char *state_dir, const struct report *r, const char *to, int64
     if (is_file_name(to) && r->nodes.len != 1)
         return gp_fail(err, GP_EUSAGE, "'%s' is one file and there are %zu nodes: name a folder", to, r->nodes.len);
     int rc = is_file_name(to) ? 0 : fs_mkdirs(to, 0755, err);
-    if (rc == 0) rc = signing_key(state_dir, r->uid, &key, err);
+    GP_AUTO_FREE char *dir = key_folder(state_dir, r->uid);
+    if (rc == 0) rc = sign_key_of_folder(dir, true, &key, err);
     if (rc != 0) return rc;
     ret->key = key.pub;
     for (size_t i = 0; i < r->nodes.len; i++) {
