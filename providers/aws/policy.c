@@ -81,15 +81,16 @@ static void add_tags(json_t *to, const char *owner) {
                                     "gpuprov:" TAGS_REGION "*", NULL)));
     allow(to, "TagNode", list("ec2:CreateTags", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
           own_with_tags(owner, list("gpuprov:expires", "gpuprov:deadline", "gpuprov:hostkey", "gpuprov:proof", NULL)));
+    allow(to, "ProveImage", list("ec2:CreateTags", NULL), list(IMAGES, NULL),
+          own_with_tags(owner, list("gpuprov:image", "gpuprov:proof", NULL)));
 }
 
 static void add_own(json_t *to, const char *owner) {
-    allow(to, "EndOrBakeOwn",
+    allow(to, "EndBakeOrReadOwn",
           list("ec2:TerminateInstances", "ec2:DeleteVolume", "ec2:DeleteSecurityGroup", "ec2:DeletePlacementGroup",
-               "ec2:StopInstances", "ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot", NULL),
+               "ec2:StopInstances", "ec2:CreateImage", "ec2:DeregisterImage", "ec2:DeleteSnapshot",
+               "ec2:GetConsoleOutput", NULL),
           list("arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*", GROUPS, IMAGES, NULL),
-          equals(TAG_OF_RESOURCE, owner));
-    allow(to, "ConsoleOfOwn", list("ec2:GetConsoleOutput", NULL), list("arn:*:ec2:*:*:instance/*", NULL),
           equals(TAG_OF_RESOURCE, owner));
     allow(to, "RulesOfOwnGroup", list("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", NULL),
           list("arn:*:ec2:*:*:security-group/*", NULL), equals(TAG_OF_RESOURCE, owner));

@@ -145,6 +145,12 @@ TABLE = [
                                                     {RESOURCE: owner} if owner else {})])
       for action, kind in (("DeregisterImage", "image"), ("DeleteSnapshot", "snapshot")) for owner in (ME, OTHER, None)],
     *[(f"image as {owner}", owner == ME, new_image(owner)) for owner in (ME, OTHER, None)],
+    *[(f"proof of {owner}'s {kind}", owner == ME,
+       [("ec2:CreateTags", f"{EC2_IMAGES}{kind}/x-1",
+         dict({RESOURCE: owner} if owner else {}, **{"aws:TagKeys": ["gpuprov:image", "gpuprov:proof"]}))])
+      for kind in ("image", "snapshot") for owner in (ME, OTHER, None)],
+    ("proof and owner of an own image", False,
+     [("ec2:CreateTags", EC2_IMAGES + "image/x-1", {RESOURCE: ME, "aws:TagKeys": ["gpuprov:proof", "gpuprov:owner"]})]),
     ("an own image of another's instance", False,
      [("ec2:CreateImage", EC2 + "instance/i-1", {RESOURCE: OTHER, OWNER: ME})]),
     ("start an own instance", False, on("ec2:StartInstances", "instance", ME)),
