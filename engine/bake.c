@@ -19,6 +19,7 @@
 #include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
 #include "model/image.h"
+#include "model/image_key.h"
 #include "validate/suite/checks.h"
 
 #define WAIT_MS ((int64_t)2 * 3600 * 1000)
@@ -110,6 +111,7 @@ static int find_fitting(struct engine *e, const struct spec *bake, const char *n
             r = images_at(run, p, &images, err);
         for (size_t k = 0; r == 0 && k < images.list.len; k++)
             if (str_eq(images.list.items[k].id, offers.list.items[0].image)) resource_copy(ret, &images.list.items[k]);
+        if (r == 0) images_prove(run, p, &images);
         offer_list_clear(&offers);
     }
     run_close(run);
@@ -125,9 +127,10 @@ struct making {
     struct resource_list images;
 };
 
+/* Of the stack, and no other that has copies of its tags. */
 static const struct resource *image_of(const struct resource_list *l, const char *uid) {
     for (size_t i = 0; i < l->list.len; i++)
-        if (l->list.items[i].kind == RES_IMAGE && l->list.items[i].state != RES_GONE &&
+        if (l->list.items[i].kind == RES_IMAGE && l->list.items[i].state != RES_GONE && l->list.items[i].ours &&
             str_eq(l->list.items[i].uid, uid))
             return &l->list.items[i];
     return NULL;
@@ -157,12 +160,23 @@ static const struct spec_image *base_of(const struct spec *spec, const struct re
     return &spec->image;
 }
 
+/* The proof is written at once: a bake that is cut later leaves an image that other machines can use. */
+static void prove(struct making *m, const struct resource *image) {
+    struct resource_list one = {0}; /* borrowed */
+    vec_push(&one.list, *image);
+    images_prove(m->run, m->p, &one);
+    vec_free(&one.list);
+}
+
 static int request(struct making *m, const struct resource *node, const char *facts, const struct intent *replay,
                    struct resource *ret, struct gp_error *err) {
     struct image_req req = {
         .stack = &m->run->stack, .node = node, .name = m->spec->name, .facts = facts, .replay = replay};
-    run_event(m->run, 0, NODE_ENDING, EVENT_START, "image", "stops the node and makes an image of it");
-    return m->p->ops->images->make(m->p, &req, ret, err);
+    if (node != NULL)
+        run_event(m->run, 0, NODE_ENDING, EVENT_START, "image", "stops the node and makes an image of it");
+    int r = m->p->ops->images->make(m->p, &req, ret, err);
+    if (r == 0) prove(m, ret);
+    return r;
 }
 
 /* Ends the open intents of the image once its outcome is known. */
@@ -186,7 +200,10 @@ static int wait_for(struct making *m, struct resource *image, struct gp_error *e
         if (r != 0) return r;
         const struct resource *now = image_of(&m->images, run->stack.uid);
         if (now == NULL && clock_left_ms(settle) == 0)
-            return gp_fail(err, GP_EPROTO, "the image %s is no longer listed: somebody else removed it", image->id);
+            return gp_fail(
+                err, GP_EPROTO,
+                "the image %s is no longer listed as it was made: somebody else removed it or changed its tags",
+                image->id);
         if (now != NULL) resource_copy(image, now);
         if (now != NULL && now->state_reason[0] != '\0' && now->state == RES_PENDING)
             run_event(run, 0, NODE_ENDING, EVENT_PROGRESS, "image", "%s: %s", image->id, now->state_reason);
@@ -194,12 +211,19 @@ static int wait_for(struct making *m, struct resource *image, struct gp_error *e
             return gp_fail(err, GP_ETIMEOUT,
                            "the image %s is not available after 2 h: 'gpuprov images' shows its state", image->id);
     }
-    if (image->state == RES_RUNNING) return end_intents(run, INTENT_DONE, "available", err);
+    if (image->state == RES_RUNNING) {
+        int r = list_images(m, err); /* with its snapshots */
+        if (r == 0) images_prove(run, m->p, &m->images);
+        return r == 0 ? end_intents(run, INTENT_DONE, "available", err) : r;
+    }
     struct resource_list failed = {0}; /* borrowed */
     struct gp_error why = {0};
-    for (size_t i = 0; i < m->images.list.len; i++)
-        if (str_eq(m->images.list.items[i].uid, run->stack.uid)) vec_push(&failed.list, m->images.list.items[i]);
-    if (failed.list.len == 0) vec_push(&failed.list, *image);
+    vec_push(&failed.list, *image);
+    for (size_t i = 0; i < m->images.list.len; i++) {
+        const struct resource *s = &m->images.list.items[i];
+        const struct resource *of = s->kind == RES_SNAPSHOT ? image_of_snapshot(&m->images, s) : NULL;
+        if (of != NULL && str_eq(of->id, image->id)) vec_push(&failed.list, *s);
+    }
     int r = images_destroy(run, m->p, &failed, &why);
     vec_free(&failed.list);
     if (r == 0) r = end_intents(run, INTENT_FAILED, "failed", &why);
@@ -213,33 +237,35 @@ static int wait_for(struct making *m, struct resource *image, struct gp_error *e
                    image->state_reason[0] != '\0' ? image->state_reason : "no reason given");
 }
 
+/* One request without a known outcome. *ret_found: something came of it, and `ret` is it. */
+static int settle_request(struct making *m, const struct intent *in, struct resource *ret, bool *ret_found,
+                          struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = request(m, node_of(m->run), NULL, in, ret, &why);
+    *ret_found = r == 0;
+    if (r == -GP_ENOTFOUND) {
+        run_event(m->run, -1, NODE_ENDING, EVENT_WARN, "image", "an earlier bake made no image: %s", why.msg);
+        return journal_intent_end(m->run->e->journal, in->id, INTENT_FAILED, "nothing came of it", err);
+    }
+    if (r != 0 && err != NULL) *err = why;
+    return r;
+}
+
 /* An earlier bake may have been cut after its request. *ret_found: the image exists, and `ret` is it. */
 static int settle_earlier(struct making *m, struct resource *ret, bool *ret_found, struct gp_error *err) {
     struct run *run = m->run;
     struct intent_list open = {0};
     int r = list_images(m, err);
     if (r == 0) r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
-    int64_t until = clock_deadline(m->p->ops->settle_ms);
-    const struct resource *node = node_of(run);
-    for (size_t i = 0; r == 0 && i < open.list.len; i++) {
-        const struct intent *in = &open.list.items[i];
-        if (in->kind != RES_IMAGE || image_of(&m->images, run->stack.uid) != NULL) continue;
-        if (node != NULL) {
-            r = request(m, node, NULL, in, ret, err);
-            *ret_found = r == 0;
-            break;
-        }
-        while (r == 0 && image_of(&m->images, run->stack.uid) == NULL && clock_left_ms(until) > 0) {
-            r = gp_sleep(m->p->ops->poll_ms, &run->e->cancel, err);
-            if (r == 0) r = list_images(m, err);
-        }
-        if (r == 0 && image_of(&m->images, run->stack.uid) == NULL)
-            r = journal_intent_end(run->e->journal, in->id, INTENT_FAILED, "nothing came of it", err);
-    }
+    const struct resource *there = r == 0 ? image_of(&m->images, run->stack.uid) : NULL;
+    for (size_t i = 0; r == 0 && there == NULL && !*ret_found && i < open.list.len; i++)
+        if (open.list.items[i].kind == RES_IMAGE) r = settle_request(m, &open.list.items[i], ret, ret_found, err);
     intent_list_clear(&open);
-    const struct resource *there = r == 0 && !*ret_found ? image_of(&m->images, run->stack.uid) : NULL;
-    if (there != NULL) resource_copy(ret, there);
-    *ret_found = *ret_found || there != NULL;
+    if (there != NULL) {
+        resource_copy(ret, there);
+        prove(m, ret);
+        *ret_found = true;
+    }
     return r;
 }
 
@@ -379,7 +405,10 @@ int engine_bake(struct engine *e, const struct bake_req *req, struct bake_result
     ret->stack = bake_stack_name(req->spec->name);
     GP_AUTO_FREE char *form = spec_bake_form(req->spec, ret->stack, runs_alone);
     GP_AUTO_FREE char *lock = xasprintf("bake of %s", req->spec->name);
+    GP_AUTO_PROOF_KEY struct proof_key key = {0};
     int r = check_providers(req->spec, err);
+    if (r == 0)
+        r = image_key_load(e->state_dir, true, &key, err); /* before a provider opens: images are made with it */
     if (r == 0) r = load(req->spec, form, &bake, err);
     if (r == 0) mark(bake);
     if (r == 0) r = run_open(e, NULL, NULL, &guard, err);

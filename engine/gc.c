@@ -23,6 +23,7 @@
 #include "engine/stack/open_known.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
+#include "model/image.h"
 
 #define TOMBSTONE_MIN_AGE_S 3600 /* after this and its deadline a launch can create nothing */
 
@@ -284,14 +285,21 @@ static int sweep(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, 
 /* An image whose tags somebody edited may be that of any snapshot there. */
 static bool has_image(const struct resource_list *l, const struct resource_list *unreadable,
                       const struct resource *snapshot) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (l->list.items[i].kind == RES_IMAGE && alive(&l->list.items[i]) &&
-            str_eq(l->list.items[i].uid, snapshot->uid))
-            return true;
+    if (image_of_snapshot(l, snapshot) != NULL) return true;
     for (size_t i = 0; i < unreadable->list.len; i++)
         if (unreadable->list.items[i].kind == RES_IMAGE && str_eq(unreadable->list.items[i].region, snapshot->region))
             return true;
     return false;
+}
+
+/* Tags alone never make something useless: others in the account can write them. An image that failed takes its
+ * snapshots with it. */
+static bool is_useless(const struct resource_list *l, const struct resource_list *unreadable,
+                       const struct resource *r) {
+    bool image = r->kind == RES_IMAGE;
+    const struct resource *of = image ? r : image_of_snapshot(l, r);
+    if (of != NULL) return of->ours && of->state == RES_STOPPED;
+    return !image && r->ours && r->state != RES_PENDING && !has_image(l, unreadable, r);
 }
 
 /* Baked images have no deadline. Those that failed, and snapshots whose image is gone, are of no use. */
@@ -303,10 +311,7 @@ static int sweep_images(struct run *run, struct provider *p, bool dry_run, struc
     int r = images_at(run, p, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct resource *one = &all.list.items[i];
-        bool failed = one->kind == RES_IMAGE && one->state == RES_STOPPED;
-        bool orphan =
-            one->kind == RES_SNAPSHOT && one->state != RES_PENDING && !has_image(&all, &run->look.unreadable, one);
-        if (failed || orphan) vec_push(&useless.list, *one);
+        if (is_useless(&all, &run->look.unreadable, one)) vec_push(&useless.list, *one);
         else if (alive(one)) resource_list_add(&ret->kept, one);
     }
     if (r == 0 && useless.list.len > 0 && !dry_run) r = images_destroy(run, p, &useless, err);

@@ -7,7 +7,10 @@
 
 #include "engine/images.h"
 #include "engine/run/look.h"
+#include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
+#include "model/image.h"
+#include "model/image_key.h"
 
 #define GONE_MS (10 * 60 * 1000)
 
@@ -31,6 +34,39 @@ int images_at(struct run *run, struct provider *p, struct resource_list *ret, st
     return r;
 }
 
+/* The facts of a snapshot are those of its image, and which image it is the cloud states. */
+static bool has_facts_of(const struct resource *image, const struct resource *snapshot) {
+    return image != NULL && image->ours && str_eq(image->image, snapshot->image) && str_eq(image->uid, snapshot->uid) &&
+           str_eq(image->owner, snapshot->owner);
+}
+
+static int prove_one(struct provider *p, const struct proof_key *key, const struct resource *what,
+                     struct gp_error *err) {
+    char proof[PROOF_SIZE];
+    proof_of_image(key, what, proof);
+    return p->ops->images->prove(p, what, proof, err);
+}
+
+void images_prove(struct run *run, struct provider *p, const struct resource_list *listed) {
+    GP_AUTO_PROOF_KEY struct proof_key key = {0};
+    struct gp_error why = {0};
+    const struct resource *failed = NULL;
+    if (p->ops->images->prove == NULL) return;
+    if (image_key_load(run->e->state_dir, false, &key, &why) != 0 || !key.known)
+        return; /* opening warned of a bad file */
+    for (size_t i = 0; i < listed->list.len && failed == NULL; i++) {
+        const struct resource *r = &listed->list.items[i];
+        bool snapshot = r->kind == RES_SNAPSHOT && has_facts_of(image_of_snapshot(listed, r), r);
+        bool image = r->kind == RES_IMAGE && r->ours;
+        if ((!snapshot && !image) || r->state == RES_GONE || !str_eq(r->owner, p->owner)) continue;
+        if (!proof_image_holds(&key, r) && prove_one(p, &key, r, &why) != 0) failed = r;
+    }
+    if (failed != NULL)
+        run_event(run, -1, NODE_PLANNED, EVENT_WARN, "image",
+                  "%s has no proof yet, so other machines do not use it: %s: 'gpuprov images' tries again", failed->id,
+                  why.msg);
+}
+
 static bool is_image(const struct resource *r) { return r->kind == RES_IMAGE || r->kind == RES_SNAPSHOT; }
 
 /* What `up` could not use is found as well: only resources of other kinds are left out. */
@@ -43,6 +79,7 @@ static int list_provider(struct run *run, const struct provider_ops *ops, struct
     if (r != 0 && r != -GP_ECANCELLED)
         coverage_put(&run->look.covered, ops->name, "", run->e->opts.owner, ops->billed, &why);
     if (r == 0) r = images_at(run, p, &all, &why);
+    if (r == 0) images_prove(run, p, &all);
     for (size_t i = 0; i < all.list.len; i++)
         if (is_image(&all.list.items[i]) && all.list.items[i].state != RES_GONE)
             resource_list_add(ret, &all.list.items[i]);
@@ -113,16 +150,7 @@ static const struct resource *find(const struct resource_list *l, const char *id
     return NULL;
 }
 
-/* The image that a snapshot belongs to; NULL: it is gone. */
-static const struct resource *image_with(const struct resource_list *l, const struct resource *snapshot) {
-    for (size_t i = 0; i < l->list.len; i++) {
-        const struct resource *r = &l->list.items[i];
-        if (r->kind == RES_IMAGE && str_eq(r->uid, snapshot->uid) && str_eq(r->region, snapshot->region)) return r;
-    }
-    return NULL;
-}
-
-/* The images of the ids and their snapshots, which have the image's uid. */
+/* The images of the ids and their snapshots. */
 static int choose(const struct images_result *all, const struct strv *ids, struct resource_list *ret,
                   struct gp_error *err) {
     for (size_t i = 0; i < ids->n; i++) {
@@ -132,7 +160,7 @@ static int choose(const struct images_result *all, const struct strv *ids, struc
                            "there is no baked image '%.100s' of this owner: nothing was removed; 'gpuprov images' "
                            "lists them",
                            ids->v[i]);
-        const struct resource *of = image->kind == RES_SNAPSHOT ? image_with(&all->images, image) : NULL;
+        const struct resource *of = image->kind == RES_SNAPSHOT ? image_of_snapshot(&all->images, image) : NULL;
         if (of != NULL && !strv_has(ids, of->id)) /* a cloud keeps it as long as the image */
             return gp_fail(err, GP_EUSAGE,
                            "%s is the snapshot of the image %s: nothing was removed; 'gpuprov images --remove %s' "
@@ -141,9 +169,8 @@ static int choose(const struct images_result *all, const struct strv *ids, struc
         if (find(ret, image->id) == NULL) resource_list_add(ret, image);
         for (size_t k = 0; image->kind == RES_IMAGE && k < all->images.list.len; k++) {
             const struct resource *s = &all->images.list.items[k];
-            if (s->kind == RES_SNAPSHOT && str_eq(s->uid, image->uid) && str_eq(s->region, image->region) &&
-                find(ret, s->id) == NULL)
-                resource_list_add(ret, s);
+            bool its = s->kind == RES_SNAPSHOT && image_of_snapshot(&all->images, s) == image;
+            if (its && find(ret, s->id) == NULL) resource_list_add(ret, s);
         }
     }
     return 0;
@@ -172,6 +199,9 @@ int images_destroy(struct run *run, struct provider *p, const struct resource_li
         if (there) r = gp_sleep(p->ops->billed ? p->ops->poll_ms : 100, &run->e->cancel, err);
         if (r != 0) return r;
     }
+    for (size_t i = 0; r == 0 && i < what->list.len; i++)
+        if (what->list.items[i].kind == RES_IMAGE)
+            r = journal_resource_gone(run->e->journal, p->ops->name, what->list.items[i].id, err);
     return r;
 }
 

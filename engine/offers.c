@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #include "engine/stack/cost.h"
+#include "model/image_key.h"
 #include "providers/provider.h"
 
 #include <pthread.h>
@@ -67,11 +68,14 @@ static int offers_of_entry(struct asked *a, struct provider *p, size_t index, st
 static void *ask(void *arg) {
     struct asked *a = arg;
     const struct spec *spec = a->req->spec;
+    GP_AUTO_PROOF_KEY struct proof_key image_key = {0};
+    (void)image_key_load(a->e->state_dir, false, &image_key, NULL); /* a bad file proves no image */
     struct provider_env env = {.cancel = &a->e->cancel,
                                .journal = a->e->journal,
                                .state_dir = a->e->state_dir,
                                .owner = a->e->opts.owner,
                                .spec = spec,
+                               .image_key = image_key.known ? &image_key : NULL,
                                .accept_new_host_key = a->e->opts.accept_new_host_key,
                                .sink = &a->e->sink};
     struct provider *p = NULL;

@@ -38,8 +38,8 @@ struct provider_env {
     const char *state_dir;   /* absolute; providers/local keeps its stacks below state_dir/local */
     const char *owner;       /* NULL: derived from the cloud principal */
     const struct spec *spec; /* NULL for gc; ssh reads its hosts files */
-    /* The key of the owner's signing key: baked images count only with their proof, or if this journal made them. Known,
-     * or NULL where no image is chosen. */
+    /* The key of the owner's signing key (model/image_key.h): baked images count only with their proof, or if this
+     * journal made them. Known, or NULL: this machine has no signing key. Borrowed for the call of open. */
     const struct proof_key *image_key;
     bool accept_new_host_key;      /* ssh: accept a host without a known key; the caller reports it */
     const struct event_sink *sink; /* may be NULL */
@@ -122,14 +122,21 @@ struct image_req {
     const struct resource *node;
     const char *name;            /* the spec's name: the image's tag `stack` */
     const char *facts;           /* model/image.h */
-    const struct intent *replay; /* not NULL: an earlier intent (RES_IMAGE) whose outcome is unknown */
+    /* Not NULL: an earlier intent (RES_IMAGE) whose outcome is unknown. The node may be NULL then: nothing is
+     * requested, and -GP_ENOTFOUND means that nothing came of it. */
+    const struct intent *replay;
 };
-/* Images outlive their stacks: list (list_req.images) lists them, destroy removes an image with its snapshots. */
+/* Images outlive their stacks: list (list_req.images) lists them, with `ours` of those that this journal made or whose
+ * proof holds (model/image.h). destroy removes an image with its snapshots. */
 struct image_ops {
-    /* Commits an intent, stops the node and requests the image, with all tags in that call. A second request of the
-     * same stack returns the first one's image. ret: the image, which may be pending or failed later: list shows it.
-     * The intent stays open, with the image as its operation, until the caller ends it. */
+    /* Commits an intent, stops the node and requests the image, with all tags but the proof in that call. A second
+     * request of the same stack returns the first one's image. ret: the image, which is ours and may be pending or
+     * failed later: list shows it. The journal has its record (image_record) and the intent stays open, with the image
+     * as its operation, until the caller ends it. */
     int (*make)(struct provider *p, const struct image_req *req, struct resource *ret, struct gp_error *err);
+    /* Writes the tag `proof` of one image or snapshot, and in the same call the tag `image`, which it proves. NULL
+     * where nobody else can write an image's record. */
+    int (*prove)(struct provider *p, const struct resource *what, const char *proof, struct gp_error *err);
 };
 
 /* The right of a node to end itself with a credential that it gets over SSH. A node that has it and has used it is

@@ -22,6 +22,7 @@ json_t *image_json(const struct resource *r) {
                   json_any_text(r->id), "provider", json_any_text(r->provider), "region", word(r->region), "spec",
                   word(r->stack), "uid", word(r->uid), "state", state_text(r), "state_reason", word(r->state_reason),
                   "billed", (int)r->billed, "created", time_json(r->created_s), "owner", word(r->owner));
+    json_object_set_new(j, "proven", json_boolean(r->ours));
     if (r->kind != RES_IMAGE) return j;
     json_object_set_new(j, "bootstrap", word(known ? f.bootstrap : NULL));
     json_object_set_new(j, "arch", word(known ? f.arch : NULL));
@@ -45,6 +46,11 @@ static void show_one(const struct resource *r, FILE *to) {
     time_format_utc(when, sizeof when, r->created_s);
     fprintf(to, "%s  %s %s  of '%s'  %s%s%s  %s\n", r->id, r->provider, r->region, r->stack, state_text(r),
             r->state_reason[0] != '\0' ? ": " : "", r->state_reason, when);
+    if (!r->ours)
+        fputs(
+            "  not proven: others in the account can write its tags, so no node is made from it and gc keeps it; copy "
+            "the file signing_key from the state folder of the machine that baked it, or remove it\n",
+            to);
     if (r->kind != RES_IMAGE || !image_facts_parse(&f, r->image)) return;
     fprintf(to, "  %s, GPU %s, driver %s, CUDA %s, %s; bootstrap %.8s, from %s\n", f.arch,
             f.gpu[0] != '\0' ? f.gpu : "none", f.driver[0] != '\0' ? f.driver : "none",
@@ -59,15 +65,12 @@ void show_images(const struct resource_list *l, FILE *to) {
         show_one(image, to);
         for (size_t k = 0; k < l->list.len; k++) {
             const struct resource *s = &l->list.items[k];
-            if (s->kind == RES_SNAPSHOT && str_eq(s->uid, image->uid)) fprintf(to, "  snapshot %s\n", s->id);
+            if (s->kind == RES_SNAPSHOT && image_of_snapshot(l, s) == image) fprintf(to, "  snapshot %s\n", s->id);
         }
     }
     for (size_t i = 0; i < l->list.len; i++) {
         const struct resource *s = &l->list.items[i];
-        bool has = false;
-        for (size_t k = 0; k < l->list.len; k++)
-            has = has || (l->list.items[k].kind == RES_IMAGE && str_eq(l->list.items[k].uid, s->uid));
-        if (s->kind != RES_SNAPSHOT || has) continue;
+        if (s->kind != RES_SNAPSHOT || image_of_snapshot(l, s) != NULL) continue;
         fputs("snapshot without an image: ", to);
         show_one(s, to);
     }

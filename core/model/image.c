@@ -95,6 +95,69 @@ char *image_differs(const struct image_facts *want, const struct image_facts *ha
     return NULL;
 }
 
+/* --- whose it is --- */
+
+void image_record(const struct resource *image, struct resource *ret) {
+    char hash[65];
+    resource_init(ret, RES_IMAGE, image->provider);
+    resource_set(&ret->region, image->region);
+    resource_set(&ret->id, image->id);
+    resource_set(&ret->owner, image->owner);
+    resource_set(&ret->stack, image->stack);
+    resource_set(&ret->uid, IMAGE_RECORD_UID);
+    sha256_hex(image->image, strlen(image->image), hash);
+    resource_set(&ret->spec_hash, hash);
+    ret->state = RES_RUNNING;
+    ret->billed = image->billed;
+    ret->ours = true;
+}
+
+static const struct resource *record_of(const struct resource_list *records, const char *provider, const char *id) {
+    for (size_t i = 0; i < records->list.len; i++) {
+        const struct resource *k = &records->list.items[i];
+        if (k->kind == RES_IMAGE && k->ours && str_eq(k->provider, provider) && str_eq(k->id, id)) return k;
+    }
+    return NULL;
+}
+
+static bool is_recorded(const struct resource_list *records, const struct resource *r) {
+    char hash[65];
+    if (r->kind == RES_SNAPSHOT) return r->of_image[0] != '\0' && record_of(records, r->provider, r->of_image) != NULL;
+    const struct resource *k = record_of(records, r->provider, r->id);
+    sha256_hex(r->image, strlen(r->image), hash);
+    return k != NULL && str_eq(k->spec_hash, hash);
+}
+
+void image_mark_ours(struct resource_list *listed, const struct resource_list *records, const struct proof_key *key) {
+    for (size_t i = 0; i < listed->list.len; i++) {
+        struct resource *r = &listed->list.items[i];
+        if (r->kind != RES_IMAGE && r->kind != RES_SNAPSHOT) continue;
+        r->ours = is_recorded(records, r) || (key != NULL && proof_image_holds(key, r));
+    }
+}
+
+static bool has_word(const char *words, const char *word) {
+    GP_AUTO_STRV struct strv all = {0};
+    strv_split(&all, words, " ");
+    return strv_has(&all, word);
+}
+
+const struct resource *image_of_snapshot(const struct resource_list *l, const struct resource *snapshot) {
+    const struct resource *found = NULL;
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        bool near = r->kind == RES_IMAGE && r->state != RES_GONE && str_eq(r->provider, snapshot->provider) &&
+                    str_eq(r->region, snapshot->region);
+        if (!near || !(has_word(r->snapshots, snapshot->id) || str_eq(r->id, snapshot->of_image))) continue;
+        if (found == NULL || (r->ours && !found->ours)) found = r; /* anybody may register an image with it */
+    }
+    return found;
+}
+
+/* --- the choice --- */
+
+#define UNPROVEN_NAMED 3 /* ids that the reason names */
+
 static bool newer(const struct resource *a, const struct resource *b) {
     return b == NULL || a->created_s > b->created_s || (a->created_s == b->created_s && strcmp(a->id, b->id) > 0);
 }
@@ -112,28 +175,63 @@ static char *unusable(const struct resource *r, const struct image_facts *want, 
     return why == NULL && unfit != NULL ? unfit(r) : why;
 }
 
+/* Of two that are not used: the one that the reason names. */
+static bool nearer(const struct resource *a, const struct resource *b, const char *name) {
+    bool own_a = str_eq(a->stack, name), own_b = str_eq(b->stack, name);
+    if (a->ours != b->ours) return a->ours;
+    return own_a != own_b ? own_a : newer(a, b);
+}
+
+/* Images that would fit if anything proved that this owner baked them. */
+struct unproven {
+    struct strv ids;
+    size_t more;
+};
+
+static void note_unproven(struct unproven *u, const struct resource *r) {
+    if (u->ids.n < UNPROVEN_NAMED) strv_add(&u->ids, r->id);
+    else u->more++;
+}
+
+static char *reason(const struct resource *near, const char *near_why, const struct unproven *u, const char *provider,
+                    const char *region) {
+    GP_AUTO_STR struct str s = {0};
+    if (near != NULL)
+        str_addf(&s, "no baked image at %s %s fits: %s of '%s': %s", provider, region, near->id, near->stack, near_why);
+    else if (u->ids.n == 0) str_addf(&s, "no baked image of this owner is at %s %s", provider, region);
+    else str_addf(&s, "no baked image at %s %s is proven", provider, region);
+    if (u->ids.n > 0) {
+        GP_AUTO_FREE char *ids = strv_join(&u->ids, ", ");
+        str_addf(&s, ": %s", ids);
+        if (u->more > 0) str_addf(&s, " and %zu more", u->more);
+        str_addf(&s,
+                 " fit%s by tags, which others in the account can write, and nothing proves that this owner baked "
+                 "%s: copy the file signing_key from the state folder of the machine that did, or bake again",
+                 u->ids.n + u->more > 1 ? "" : "s", u->ids.n + u->more > 1 ? "them" : "it");
+    }
+    return str_steal(&s);
+}
+
 const struct resource *image_choose(const struct resource_list *images, const struct image_facts *want,
                                     const char *provider, const char *region, const char *name,
                                     char *(*unfit)(const struct resource *image), char **ret_why) {
     const struct resource *best = NULL, *near = NULL;
     GP_AUTO_FREE char *near_why = NULL;
+    struct unproven foreign = {0};
     for (size_t i = 0; i < images->list.len; i++) {
         const struct resource *r = &images->list.items[i];
         if (r->kind != RES_IMAGE || r->state == RES_GONE || !str_eq(r->provider, provider)) continue;
         char *why = unusable(r, want, region, unfit);
-        if (why == NULL && newer(r, best)) best = r;
-        bool own = str_eq(r->stack, name), near_own = near != NULL && str_eq(near->stack, name);
-        if (why != NULL && (near == NULL || (own && !near_own) || (own == near_own && newer(r, near)))) {
+        if (why == NULL && !r->ours) note_unproven(&foreign, r);
+        else if (why == NULL && newer(r, best)) best = r;
+        if (why != NULL && (near == NULL || nearer(r, near, name))) {
             near = r;
             free(near_why);
             near_why = GP_STEAL(why);
         }
         free(why);
     }
-    if (best != NULL) return best;
-    if (near == NULL) *ret_why = xasprintf("no baked image of this owner is at %s %s", provider, region);
-    else
-        *ret_why = xasprintf("no baked image at %s %s fits: %s of '%s': %s", provider, region, near->id, near->stack,
-                             near_why);
-    return NULL;
+    if (best == NULL) *ret_why = reason(near, near_why, &foreign, provider, region);
+    strv_clear(&foreign.ids);
+    return best;
 }

@@ -84,6 +84,7 @@ static const size_t resource_strings[] = {
     offsetof(struct resource, unit),         offsetof(struct resource, ingress),
     offsetof(struct resource, market),       offsetof(struct resource, launch),
     offsetof(struct resource, proof),        offsetof(struct resource, deadline),
+    offsetof(struct resource, snapshots),    offsetof(struct resource, of_image),
 };
 
 static char **string_of(struct resource *r, size_t i) { return (char **)(void *)((char *)r + resource_strings[i]); }

@@ -90,6 +90,8 @@ struct resource {
     char *known_hosts;          /* ssh: path; "" */
     char *image;      /* of an image and its snapshots: what it has (model/image.h); of a node: the baked image that it
                           was made from. "" */
+    char *snapshots;  /* of an image: the ids of its snapshots as the cloud has them, "a b"; "". Not in the journal */
+    char *of_image;   /* of a snapshot: the image that the cloud states it was made for; "". Not in the journal */
     char *account;    /* its account at the cloud; "" where there is none, or unknown */
     char *regions;    /* of a claim: regions of the stack's resources (tags.h); "": unknown */
     char *unreadable; /* why its tags did not decode, one line; "": they did. Without owner, stack

@@ -8,6 +8,7 @@
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
+#include "model/image_key.h"
 
 struct provider *run_provider_opened(const struct run *run, const char *name) {
     for (size_t i = 0; i < run->providers.len; i++)
@@ -17,11 +18,17 @@ struct provider *run_provider_opened(const struct run *run, const char *name) {
 
 int run_provider_open(const struct run *run, const struct provider_ops *ops, const char *owner, struct provider **ret,
                       struct gp_error *err) {
+    GP_AUTO_PROOF_KEY struct proof_key image_key = {0};
+    struct gp_error why = {0};
+    /* A bad file proves no image, and prevents nothing else. */
+    if (ops->images != NULL && image_key_load(run->e->state_dir, false, &image_key, &why) != 0)
+        event_emit(&run->sink, -1, NODE_PLANNED, EVENT_WARN, "image", "no baked image is proven: %s", why.msg);
     struct provider_env env = {.cancel = &run->e->cancel,
                                .journal = run->e->journal,
                                .state_dir = run->e->state_dir,
                                .owner = owner,
                                .spec = run->spec,
+                               .image_key = image_key.known ? &image_key : NULL,
                                .accept_new_host_key = run->e->opts.accept_new_host_key,
                                .sink = &run->sink};
     return ops->open(&env, ret, err);

@@ -42,6 +42,7 @@ static void aws_close(struct provider *p) {
     aws_cred_clear(&a->cred);
     aws_config_clear(&a->cfg);
     aws_cache_free(a->cache);
+    proof_key_clear(&a->image_key);
     free(a->account);
     free(a->principal_owner);
     free(a->fallback_region);
@@ -116,6 +117,7 @@ static int aws_open(const struct provider_env *env, struct provider **ret, struc
     a->cancel = env->cancel;
     a->journal = env->journal;
     a->sink = env->sink;
+    if (env->image_key != NULL) a->image_key = *env->image_key;
     a->cache = xcalloc(1, sizeof *a->cache);
     for (size_t i = 0; env->spec != NULL && i < env->spec->offers.len; i++) {
         const struct spec_offer *o = &env->spec->offers.items[i];

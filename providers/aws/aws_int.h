@@ -54,6 +54,7 @@ struct aws {
     char *account, *principal_owner; /* of GetCallerIdentity */
     char *fallback_region;           /* of the spec's first aws offer; NULL */
     struct aws_cache *cache;         /* images, types, groups already looked up (cache.c) */
+    struct proof_key image_key;      /* of baked images; not known: none is proven */
     bool borrowed;                   /* credentials are shared with other threads: used, never renewed */
 };
 
@@ -371,7 +372,7 @@ int aws_tag_filters(struct str *body, int n, const struct aws_wanted *w);
 int aws_instance_read(const struct xml_node *item, const char *region, struct resource *ret, struct gp_error *err);
 /* --- baked images (images_bake.c) --- */
 extern const struct image_ops aws_image_ops;
-/* The images and snapshots with the owner's tag that this account owns. */
+/* The images and snapshots with the owner's tag that this account owns, with `ours`. */
 int aws_list_images(struct aws *a, const char *region, const char *owner, struct resource_list *ret,
                     struct gp_error *err);
 /* The newest image that fits. *ret_id NULL: none, *ret_why has the reason; caller frees both. */

@@ -56,6 +56,7 @@ int local_image_make(const struct local_images *l, const struct image_req *q, st
     GP_AUTO_RESOURCES struct resource_list all = {0};
     int64_t intent = q->replay != NULL ? q->replay->id : 0;
     struct gp_error why = {0};
+    if (q->node == NULL) return gp_fail(err, GP_ENOTFOUND, "the image %s was not saved, and its node is gone", id);
     if (record == NULL) return gp_fail(err, GP_EUSAGE, "the image's owner or name is not valid UTF-8");
     int r = q->replay != NULL ? 0 : image_intent(l, q, record, &intent, err);
     if (r != 0) return r;

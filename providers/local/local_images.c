@@ -66,6 +66,7 @@ static int read_record(const char *dir, const char *uid, struct resource *ret, s
     resource_set(&ret->spec_hash, hash);
     resource_set(&ret->image, facts);
     ret->state = RES_RUNNING;
+    ret->ours = true; /* nobody else writes into the state folder */
     ret->created_s = node_created;
     ret->price_usd_per_h = 0;
     return 0;

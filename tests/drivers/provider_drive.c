@@ -14,6 +14,8 @@
 #include "base/gp_base.h"
 
 #include "base/json.h"
+#include "model/image.h"
+#include "model/image_key.h"
 #include "tests/drivers/one_stack.h"
 
 #include <pthread.h>
@@ -183,18 +185,24 @@ static int do_offers(struct drive *d, struct gp_error *err) {
     return r;
 }
 
-#define FACTS                                                                                                          \
-    "v1 bootstrap=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef arch=x86_64 gpu=- base=- driver=- " \
-    "cuda=- verdict=ready"
+/* Of an image that fits the spec. */
+static void facts_text(const struct spec *spec, struct str *out) {
+    struct image_facts facts;
+    image_facts_wanted(spec, &spec->image, "x86_64", &facts);
+    str_put(facts.verdict, sizeof facts.verdict, "ready");
+    image_facts_text(&facts, out);
+}
 
 static int do_bake(struct drive *d, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list nodes = {0}, made = {0};
     struct intent_list open = {0};
     struct resource image = {0};
+    GP_AUTO_STR struct str facts = {0};
     int r = do_prepare(d, err);
     if (r == 0) r = do_list(d, false, &nodes, err);
     if (r == 0) r = journal_intents(d->journal, d->stack.uid, 1U << INTENT_OPEN, &open, err);
-    struct image_req req = {.stack = &d->stack, .name = d->spec->name, .facts = FACTS};
+    facts_text(d->spec, &facts);
+    struct image_req req = {.stack = &d->stack, .name = d->spec->name, .facts = facts.s};
     for (size_t i = 0; r == 0 && i < nodes.list.len; i++)
         if (nodes.list.items[i].slot == 0 && nodes.list.items[i].state != RES_GONE) req.node = &nodes.list.items[i];
     for (size_t i = 0; i < open.list.len; i++)
@@ -229,13 +237,16 @@ static int do_images(struct drive *d, bool destroy, struct gp_error *err) {
 }
 
 static int run(struct drive *d, const char *verb, const char *arg, struct gp_error *err) {
+    GP_AUTO_PROOF_KEY struct proof_key image_key = {0};
+    int r = image_key_load(d->state_dir, true, &image_key, err);
     struct provider_env env = {.cancel = &d->cancel,
+                               .image_key = &image_key,
                                .journal = d->journal,
                                .state_dir = d->state_dir,
                                .owner = getenv("GPUPROV_OWNER"),
                                .spec = d->spec};
     int64_t attempt = 1;
-    int r = d->ops->open(&env, &d->p, err);
+    if (r == 0) r = d->ops->open(&env, &d->p, err);
     if (r != 0) return r;
     json_object_set_new(d->out, "owner", json_string(d->p->owner));
     json_object_set_new(d->out, "skew_s", json_integer(d->p->clock_skew_s));

@@ -48,6 +48,10 @@ def test_bake_use_and_remove(cloud, machine, proxies, tmp_path):
     done = gpuprov.json("bake", path)
     image, = own_images(cloud)
     assert done["image"]["id"] == image["ImageId"] and done["report"] is None
+    # the bake that continued wrote what the killed one could not: the proofs of the image and of its snapshots
+    assert len(tags(image)["gpuprov:proof"]) == 32
+    snapshots = [s for s in cloud.ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"] if "gpuprov:uid" in tags(s)]
+    assert snapshots and all(len(tags(s)["gpuprov:proof"]) == 32 for s in snapshots)
     cloud.nothing_left()
 
     path.write_text(SPEC.format(here=HERE, image="{baked: require, id: %s}" % cloud.images[HERE]))
