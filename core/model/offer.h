@@ -63,8 +63,8 @@ char *offer_price_note(const struct offer *o);
 /* Whether a node of the offer has the CPUs, memory and disk that the spec requires; else why has the reason. Values
  * that are not known do not fit. */
 bool offer_fits(const struct offer *o, const struct spec *spec, struct str *why);
-/* The places and types of the offers from `first` on are the provider's own names: no secrets, even if the spec has them
- * from ${env:..}. */
+/* The places and types of the offers from `first` on are the provider's own names: no secrets, even if the spec has
+ * them from ${env:..}. */
 void offer_list_reveal(const struct offer_list *l, size_t first);
 /* Stable sort: listed keeps the spec's order; cheapest by price in USD, unknown prices after those, offers without
  * stock last, ties by list. */

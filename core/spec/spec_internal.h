@@ -182,7 +182,7 @@ const char *const *spec_choices(const struct spec_field *f); /* NULL: none */
 /* spec_subst.c: replaces ${env:NAME} and ${file:path} in all values below node, and notes them in c->spec. */
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
 
-/* spec_replaced.c: the replacements of a spec, and how they are shown. In the canonical form they are a map of their
+/* The replacements of a spec, and how they are shown. In the canonical form they are a map of their
  * own under this key, {"${env:NAME}": VALUE}, so that a spec from the journal or a plan file is shown as its file. */
 #define SPEC_REPLACED_KEY "${}"
 /* Takes the map out of a canonical form. Before spec_substitute. */
