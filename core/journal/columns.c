@@ -7,12 +7,20 @@
 
 #include "base/clock.h"
 #include "journal/journal.h"
+#include "model/tags.h"
 
 #define COLUMN_INT_MAX 1000000000
 #define COLUMN_AMOUNT_MAX 1e9
 
 #define C(type_, struct_, field_) \
-    { #field_, type_, offsetof(struct struct_, field_) }
+    { .name = #field_, .type = type_, .offset = offsetof(struct struct_, field_) }
+/* Enums are indexes and shifts, slots are indexes, and attempts are counted on. */
+#define I(struct_, field_, min_, max_, other_)                                                                      \
+    {                                                                                                               \
+        .name = #field_, .type = COL_INT, .offset = offsetof(struct struct_, field_), .min = (min_), .max = (max_), \
+        .other = (other_)                                                                                           \
+    }
+#define SLOT_MAX (TAGS_SLOTS_MAX - 1)
 
 static const struct column stack_columns[] = {
     C(COL_TEXT, stack, owner),     C(COL_TEXT, stack, name),      C(COL_TEXT, stack, uid),
@@ -20,26 +28,38 @@ static const struct column stack_columns[] = {
     C(COL_TIME, stack, created_s), C(COL_TIME, stack, expires_s), C(COL_TIME, stack, moving_s),
 };
 static const struct column intent_columns[] = {
-    C(COL_TEXT, intent, uid),        C(COL_TEXT, intent, provider),  C(COL_TEXT, intent, region),
-    C(COL_TEXT, intent, zone),       C(COL_INT, intent, kind),       C(COL_INT, intent, slot_first),
-    C(COL_INT, intent, slot_count),  C(COL_INT, intent, attempt),    C(COL_TEXT, intent, token),
-    C(COL_TEXT, intent, body),       C(COL_TEXT, intent, offer),     C(COL_TIME, intent, created_s),
-    C(COL_TIME, intent, deadline_s), C(COL_INT, intent, state),      C(COL_TEXT, intent, note),
-    C(COL_TEXT, intent, spec_hash),  C(COL_TEXT, intent, operation), C(COL_BOOL, intent, claim),
+    C(COL_TEXT, intent, uid),
+    C(COL_TEXT, intent, provider),
+    C(COL_TEXT, intent, region),
+    C(COL_TEXT, intent, zone),
+    I(intent, kind, RES_INSTANCE, RES_GRANT, RES_INSTANCE),
+    I(intent, slot_first, -1, SLOT_MAX, -1),
+    I(intent, slot_count, 0, TAGS_SLOTS_MAX, 0),
+    I(intent, attempt, 0, COLUMN_INT_MAX, 0),
+    C(COL_TEXT, intent, token),
+    C(COL_TEXT, intent, body),
+    C(COL_TEXT, intent, offer),
+    C(COL_TIME, intent, created_s),
+    C(COL_TIME, intent, deadline_s),
+    I(intent, state, INTENT_OPEN, INTENT_TOMBSTONE, INTENT_OPEN),
+    C(COL_TEXT, intent, note),
+    C(COL_TEXT, intent, spec_hash),
+    C(COL_TEXT, intent, operation),
+    C(COL_BOOL, intent, claim),
 };
 static const struct column resource_columns[] = {
     C(COL_TEXT, resource, provider),
     C(COL_TEXT, resource, id),
-    C(COL_INT, resource, kind),
+    I(resource, kind, RES_INSTANCE, RES_GRANT, RES_INSTANCE),
     C(COL_TEXT, resource, region),
     C(COL_TEXT, resource, zone),
     C(COL_TEXT, resource, owner),
     C(COL_TEXT, resource, stack),
     C(COL_TEXT, resource, uid),
     C(COL_TEXT, resource, spec_hash),
-    C(COL_INT, resource, slot),
-    C(COL_INT, resource, attempt),
-    C(COL_INT, resource, state),
+    I(resource, slot, -1, SLOT_MAX, -1),
+    I(resource, attempt, 0, COLUMN_INT_MAX, 0),
+    I(resource, state, RES_PENDING, RES_GONE, RES_PENDING),
     C(COL_TEXT, resource, state_reason),
     C(COL_BOOL, resource, billed),
     C(COL_BOOL, resource, claim),
@@ -56,21 +76,17 @@ static const struct column resource_columns[] = {
     C(COL_TEXT, resource, bastion),
     C(COL_TEXT, resource, login_key),
     C(COL_TEXT, resource, known_hosts),
-    C(COL_INT, resource, gpus),
+    I(resource, gpus, 0, COLUMN_INT_MAX, 0),
     C(COL_TEXT, resource, regions),
     C(COL_TEXT, resource, account),
     C(COL_TIME, resource, gone_s),
     C(COL_INT, resource, ours),
 };
 static const struct column node_columns[] = {
-    C(COL_INT, node_record, slot),
-    C(COL_INT, node_record, attempt),
-    C(COL_TEXT, node_record, resource_id),
-    C(COL_INT, node_record, phase),
-    C(COL_TEXT, node_record, host_key_first),
-    C(COL_TEXT, node_record, host_key_next),
-    C(COL_TEXT, node_record, host_key),
-    C(COL_TEXT, node_record, boot_id),
+    I(node_record, slot, -1, SLOT_MAX, -1),   I(node_record, attempt, 0, COLUMN_INT_MAX, 0),
+    C(COL_TEXT, node_record, resource_id),    I(node_record, phase, NODE_PLANNED, NODE_PHASE_MAX, NODE_PLANNED),
+    C(COL_TEXT, node_record, host_key_first), C(COL_TEXT, node_record, host_key_next),
+    C(COL_TEXT, node_record, host_key),       C(COL_TEXT, node_record, boot_id),
     C(COL_TEXT, node_record, note),
 };
 
@@ -121,6 +137,8 @@ void columns_bind(const struct table_def *t, sqlite3_stmt *stmt, int at, const v
 /* Whoever writes the file may have written any number: the engine counts with it. */
 static int64_t within(int64_t v, int64_t min, int64_t max) { return GP_MIN(GP_MAX(v, min), max); }
 
+static int known(const struct column *c, int64_t v) { return v >= c->min && v <= c->max ? (int)v : c->other; }
+
 /* A price; -1, not known, for one that no machine has. */
 static double amount(double v) { return v >= 0 && v <= COLUMN_AMOUNT_MAX ? v : -1; }
 
@@ -134,7 +152,7 @@ void columns_read(const struct table_def *t, sqlite3_stmt *stmt, void *obj) {
             *(char **)p = xstrdup(text ? text : "");
             break;
         }
-        case COL_INT: *(int *)p = (int)within(sqlite3_column_int64(stmt, col), -COLUMN_INT_MAX, COLUMN_INT_MAX); break;
+        case COL_INT: *(int *)p = known(&t->columns[i], sqlite3_column_int64(stmt, col)); break;
         case COL_TIME: *(int64_t *)p = within(sqlite3_column_int64(stmt, col), 0, CLOCK_WALL_MAX_S); break;
         case COL_BOOL: *(bool *)p = sqlite3_column_int(stmt, col) != 0; break;
         case COL_DOUBLE: *(double *)p = amount(sqlite3_column_double(stmt, col)); break;

@@ -15,6 +15,7 @@ struct column {
     const char *name;
     enum column_type type; /* C type of the field; enums are COL_INT */
     size_t offset;
+    int min, max, other; /* COL_INT: a number outside min to max is read as other */
 };
 struct table_def {
     const char *name;

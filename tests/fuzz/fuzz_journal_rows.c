@@ -60,7 +60,7 @@ static void check(const struct table_def *t, void *obj) {
             must(*(char **)p != NULL && strlen(*(char **)p) < 256);
             free(*(char **)p);
             break;
-        case COL_INT: must(*(int *)p + 1000000000 >= 0 && *(int *)p <= 1000000000); break;
+        case COL_INT: must(*(int *)p >= t->columns[i].min && *(int *)p <= t->columns[i].max); break;
         case COL_TIME: must(*(int64_t *)p >= 0 && *(int64_t *)p <= CLOCK_WALL_MAX_S); break;
         case COL_DOUBLE: must(*(double *)p >= -1 && *(double *)p <= 1e9); break;
         case COL_BOOL:
