@@ -6,9 +6,8 @@
 #include "model/proof.h"
 
 #include "base/hash.h"
+#include "base/secret.h"
 #include "base/str.h"
-
-#include <openssl/crypto.h>
 
 #define PROOF_BYTES 16
 
@@ -37,7 +36,9 @@ static void finish(const struct proof_key *k, const struct str *m, size_t bytes,
 
 /* In constant time: a guess learns nothing from how long a refusal takes. */
 static bool same(const char *text, const char *want) {
-    return strlen(text) == strlen(want) && CRYPTO_memcmp(text, want, strlen(want)) == 0;
+    GP_AUTO_SECRET struct secret s = {0};
+    secret_set(&s, want, strlen(want));
+    return secret_equal(&s, text, strlen(text));
 }
 
 void proof_token(const struct proof_key *k, const char *text, char ret[PROOF_TOKEN_SIZE]) {
