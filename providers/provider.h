@@ -85,7 +85,7 @@ struct create_req {
     int slot_first, slot_count; /* the gang: all or none, where the cloud guarantees that */
     int attempt;
     /* Known. For the launch's token and its tags (tags_of_launch), and to check what a list shows of a launch whose
-     * reply was lost: machines count only if the launch is proven, and only if there are no more than were requested. */
+       reply was lost: machines count only if their launch is proven and none has a rival. */
     const struct proof_key *proof;
     const char *login_pubkey;     /* one authorized_keys line */
     const char *user_data;        /* rendered cloud-init or start script; "" where there is none */
@@ -120,8 +120,8 @@ struct list_req {
 struct image_req {
     const struct stack *stack; /* of the node: its uid is the image's, and one uid has one image */
     const struct resource *node;
-    const char *name;            /* the spec's name: the image's tag `stack` */
-    const char *facts;           /* model/image.h */
+    const char *name;  /* the spec's name: the image's tag `stack` */
+    const char *facts; /* model/image.h */
     /* Not NULL: an earlier intent (RES_IMAGE) whose outcome is unknown. The node may be NULL then: nothing is
      * requested, and -GP_ENOTFOUND means that nothing came of it. */
     const struct intent *replay;
@@ -224,8 +224,8 @@ struct provider_ops {
      * Tries all even when one fails; err is the first failure. */
     int (*destroy)(struct provider *p, const struct resource_list *what, struct gp_error *err);
     /* Sets n later tags on instances, in as few calls as the cloud allows: "hostkey" with "proof", or "expires" with
-     * "deadline" (model/proof.h). A proof is never written without what it proves. NULL where trust does not depend on a
-     * tag. */
+     * "deadline" (model/proof.h). A proof is never written without what it proves. NULL where trust does not depend on
+     * a tag. */
     int (*tag)(struct provider *p, const struct resource_list *what, const struct late_tag *tags, size_t n,
                struct gp_error *err);
     /* Appends the last part of a machine's console, at most 64 KiB, as the cloud has it: foreign text, any bytes but

@@ -230,7 +230,11 @@ static int apply_to_machines(struct run *run, struct gp_error *err) {
     if (run->moved_expires_s != 0) run->stack.expires_s = run->moved_expires_s;
     for (int i = 0; i < run->n_nodes; i++)
         if (run->nodes[i].exists) resource_list_add(&known, &run->nodes[i].res);
-    for (size_t i = 0; i < run->others.list.len; i++) resource_list_add(&known, &run->others.list.items[i]);
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *o = &run->others.list.items[i];
+        bool unproven = resource_is_machine(o) && o->ours == OURS_NOT; /* it gets no address, and no right */
+        if (!unproven) resource_list_add(&known, o);
+    }
     for (size_t i = 0; r == 0 && i < run->providers.len; i++) {
         struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .known = &known};
         r = run->providers.items[i]->ops->prepare(run->providers.items[i], &req, err);

@@ -219,8 +219,9 @@ static void nothing_is_made_before_the_list_is_the_requested_one(void **state) {
     struct gp_error err = {0};
     unsigned char hash[32];
     size_t n = 0;
+    uint64_t size = 0;
     bool folder = false;
-    assert_int_equal(tree_list_bytes(&give, (void **)&list, &n, &folder, &err), 0);
+    assert_int_equal(tree_list_bytes(&give, (void **)&list, &n, &size, &folder, &err), 0);
     tree_list_hash(list, n, hash);
     hash[3] ^= 1;
     assert_int_equal(send_list(hash, list, n, &err), -GP_EPROTO);

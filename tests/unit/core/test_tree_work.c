@@ -36,7 +36,8 @@ struct liar {
 static struct liar liar_open(void) {
     GP_AUTO_FREE char *root = fs_join(dir, "t");
     const struct tree_take_opts take = {.root = root, .inside = true};
-    struct liar l = {.t = tree_taker(&take)};
+    const struct tree_expect any = tree_expect_any();
+    struct liar l = {.t = tree_taker(&take, &any)};
     tree_buf_add(&l.b, TREE_MAGIC, TREE_MAGIC_N);
     size_t at = frame_begin(&l.b, TREE_BEGIN);
     frame_u8(&l.b, 0);
