@@ -80,7 +80,7 @@ static const struct column resource_columns[] = {
     C(COL_TEXT, resource, regions),
     C(COL_TEXT, resource, account),
     C(COL_TIME, resource, gone_s),
-    C(COL_INT, resource, ours),
+    I(resource, ours, OURS_NOT, OURS_LAUNCHED, OURS_NOT),
 };
 static const struct column node_columns[] = {
     I(node_record, slot, -1, SLOT_MAX, -1),   I(node_record, attempt, 0, COLUMN_INT_MAX, 0),

@@ -63,7 +63,7 @@ int catalog_add(struct catalog *c, const struct tree_entry *e, struct gp_error *
                        "its list is longer than %u files and folders or %zu MiB of names, after %zu of them: copy its "
                        "folders one by one",
                        TREE_ENTRIES_MAX, CATALOG_BYTES_MAX >> 20, c->all.len);
-    if (e->size > TREE_COUNT_MAX - c->bytes) return side_nonsense(err, "more bytes than a disk can have");
+    if (e->size > INT64_MAX - c->bytes) return side_nonsense(err, "more bytes than a disk can have");
     c->files += e->type == 'f';
     c->bytes += e->size;
     keep(c, e, len, name);

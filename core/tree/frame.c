@@ -198,7 +198,7 @@ bool entry_get(struct tree_cursor *c, struct tree_entry *ret) {
     ret->path = cursor_text(c, TREE_PATH_MAX);
     if (type == 'l') ret->link = cursor_text(c, TREE_PATH_MAX);
     if (c->bad || (type != 'd' && type != 'f' && type != 'l') || racy > 1) return false;
-    if (ret->mode > 0777 || ret->size > TREE_COUNT_MAX || ret->held > ret->size || ret->mtime_ns >= 1000000000u)
+    if (ret->mode > 0777 || ret->size > INT64_MAX || ret->held > ret->size || ret->mtime_ns >= 1000000000u)
         return false;
     if (type != 'f' && ret->size != 0) return false;
     return tree_path_ok(ret->path) && (type != 'l' || ret->link[0] != '\0');

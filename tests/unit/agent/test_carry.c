@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#define PING_BYTES (5 + 16) /* type and length; entries and bytes that were looked at */
+
 #define PING_MS 20
 #define LONG_MS 60000
 
@@ -29,7 +31,7 @@ static void it_pings_while_it_waits(void **state) {
     int ends[2], beats[2];
     const struct tree_expect any = tree_expect_any();
     struct gp_error err = {0};
-    unsigned char got[10] = {0}, line[2] = {0};
+    unsigned char got[2 * PING_BYTES] = {0}, line[2] = {0};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     assert_int_equal(pipe(beats), 0);
     struct carry c = {.in = ends[1],
@@ -44,7 +46,8 @@ static void it_pings_while_it_waits(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, carry_main, &c), 0);
     for (size_t n = 0; n < sizeof got; n += (size_t)read(ends[0], got + n, sizeof got - n))
         if (gp_wait_fd(ends[0], POLLIN, clock_deadline(LONG_MS), NULL, NULL, &err) != 0) fail_msg("it is silent");
-    assert_memory_equal(got, got + 5, 5); /* two pings, whole frames: a type and no payload */
+    assert_memory_equal(got, got + PING_BYTES,
+                        PING_BYTES); /* two pings, whole frames, of a side that has done nothing */
     assert_int_equal(got[0], 17);
     assert_int_equal(read(beats[0], line, sizeof line), 2);
     assert_memory_equal(line, "\n\n", 2);
@@ -71,7 +74,7 @@ static void a_beat_pings_when_it_is_time(void **state) {
     assert_int_equal(read(ends[0], got, sizeof got), -1);
     c.side = tree_taker(&take, &any);
     for (int i = 0; i < 3; i++) carry_beat(&c);
-    assert_int_equal(read(ends[0], got, sizeof got), 5);
+    assert_int_equal(read(ends[0], got, sizeof got), PING_BYTES);
     tree_side_free(c.side);
     close(ends[0]);
     close(ends[1]);

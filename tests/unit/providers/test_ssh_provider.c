@@ -505,7 +505,7 @@ static void test_edits_are_reported(void **state) {
     expect_edit(w, FIRST "  - {address: 10.0.0.2, host_key: " PRINT ", gpu: H100:4}\n", "no longer has gpu: H100:8");
     expect_edit(w, "hosts: [\n",
                 "fleet.yaml:2:1: a value is missing here, or a bracket is not closed; its hosts are used");
-    expect_edit(w, NULL, "fleet.yaml': No such file or directory; its hosts are used");
+    expect_edit(w, NULL, "fleet.yaml': No such file or directory: correct its name; its hosts are used");
     p = open_ssh(w, "me", false);
     assert_int_equal(p->ops->destroy(p, &made, &err), 0); /* by the journal */
     p->ops->close(p);
