@@ -120,10 +120,10 @@ static void only_what_moves_is_progress(void **state) {
 static void numbers_without_measure_are_refused(void **state) {
     (void)state;
     struct liar l = liar_open();
-    say_file_of(&l, "a", TREE_COUNT_MAX + 1);
+    say_file_of(&l, "a", (uint64_t)INT64_MAX + 1);
     refused(&l);
     l = liar_open();
-    say_file_of(&l, "a", TREE_COUNT_MAX);
+    say_file_of(&l, "a", INT64_MAX);
     say_file_of(&l, "b", 1);
     refused(&l);
     l = liar_open();
