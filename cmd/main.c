@@ -111,6 +111,7 @@ static int run_verb(struct invocation *inv, struct gp_error *err) {
     int r = 0;
     if (inv->verb->flags & VERB_PLAIN) {
         r = inv->verb->run(inv, err);
+        app_clear(inv->app);
     } else {
         sigset_t before;
         pthread_sigmask(SIG_BLOCK, &signals, &before);
