@@ -227,11 +227,14 @@ def test_microversions_that_are_too_old(cloud, eye, tmp_path):
 
 # --- nothing leaks ---
 
-def test_a_token_is_not_sent_in_clear_text(cloud, eye, tmp_path, program):
-    """auth_url is https, and the catalogue names an http URL on another machine: no request goes there."""
-    cert = certificate(tmp_path)
+@pytest.mark.parametrize("tls", [True, False])
+def test_a_token_is_not_sent_in_clear_text(cloud, eye, tmp_path, program, tls):
+    """The catalogue names an http URL on another machine: no request goes there, whether auth_url is https or http to this
+    machine."""
+    cert = certificate(tmp_path) if tls else None
     with Relay(cloud, tls=cert) as relay:
-        env, path = environment(cloud, tmp_path, relay=relay, OS_CACERT=cert[0]), spec(tmp_path)
+        env = environment(cloud, tmp_path, relay=relay, **({"OS_CACERT": cert[0]} if tls else {}))
+        path = spec(tmp_path)
         assert Drive(env, path, "list").rc == 0
         relay.log.clear()
 
