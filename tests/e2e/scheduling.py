@@ -24,14 +24,14 @@ WAITING = ("agent/test_agent_nccl.py", "agent/test_agent_job.py", "agent/test_ag
            "agent/test_agent_watch.py")  # among those, they wait for limits
 # Files that take long, the longest first: begun last, one would keep all others waiting.
 LONG = ["driver/test_driver_real.py", "clouds/test_openstack_days.py", "aws/test_ec2.py", "aws/test_ec2_killed.py",
-        "aws/test_run_ec2.py", "jobs/test_run.py", "jobs/test_recover.py",
+        "aws/test_run_ec2.py", "aws/test_copied_tags.py", "jobs/test_run.py", "jobs/test_recover.py",
         "driver/test_driver_baddays.py", "nodes/test_local.py", "aws/test_hostile.py",
         "driver/test_driver_dnf_baddays.py", "nodes/test_bootstrap.py",
         "agent/test_detection.py", "agent/test_agent.py", "nodes/test_fleet.py", "aws/test_aws_faults.py",
         "aws/test_hostile_stacks.py", "aws/test_hostile_random.py", "verbs/test_baseline.py"]
 # Files whose tests do not depend on each other, and into how many parts: of all tests, and of a sample, which has
 # few of them, while each part starts a lab of its own.
-PARTS = {"aws/test_ec2.py": (3, 2), "aws/test_ec2_killed.py": (3, 1), "aws/test_hostile.py": (2, 1),
+PARTS = {"aws/test_copied_tags.py": (3, 1), "aws/test_ec2.py": (3, 2), "aws/test_ec2_killed.py": (3, 1), "aws/test_hostile.py": (2, 1),
          "driver/test_driver_baddays.py": (2, 2)}
 # Of each file with this beginning at most so many tests run in a sample; the first that fits counts.
 AT_MOST = {"clouds/": 5, "agent/": 8, "aws/": 6, "bootstrap/": 5, "driver/": 3, "nodes/": 7, "jobs/": 6, "storage/": 5,

@@ -34,9 +34,14 @@ IDS = """
 import pathlib as _pathlib, threading as _threading
 from moto.ec2.models import elastic_network_interfaces as _eni
 from moto.ec2.models import instances as _instances
+from moto.ec2.responses import EC2Response as _requests
 from moto.ec2.responses.instances import InstanceResponse as _response
 _who, _addresses = _threading.local(), %(addresses)r
 _run, _id, _address = _response.run_instances, _instances.random_instance_id, _eni.random_public_ip
+_call, _one_at_a_time = _requests.call_action, _threading.Lock()
+def _call_action(self):  # moto's lists fail while somebody launches
+    with _one_at_a_time:
+        return _call(self)
 def _run_instances(self):
     _who.ours = self.headers.get("User-Agent", "").startswith("gpuprov/")
     _who.late = (self._get_param("ClientToken") or "").startswith("late")
@@ -47,6 +52,7 @@ def _random_address():
     if _addresses is None:
         return _address()
     return (_pathlib.Path(_addresses) / ("ours" if getattr(_who, "ours", False) else "foreign")).read_text()
+_requests.call_action = _call_action
 _response.run_instances = _run_instances
 _instances.random_instance_id = _random_id
 _eni.random_public_ip = _random_address
@@ -98,7 +104,7 @@ def user_data(host_key):
     files = {"host_key": host_key.read_text(), "any-key": ANY_KEY,
              "keep": KEEP % {"kept": "/var/log/kept", "act": RUN % {"kept": "/var/log/kept"}}}
     conf = CONF % {"dir": "/opt/his"}
-    lines = ["#!/bin/sh", "useradd -m -s /bin/sh gpuprov", "mkdir -p /opt/his", "umask 077",
+    lines = ["#!/bin/sh", "useradd -m -s /bin/sh -p '*' gpuprov", "mkdir -p /opt/his", "umask 077",
              "echo 'gpuprov ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/his", "touch /var/log/kept", "chmod 666 /var/log/kept"]
     lines += [f"printf %s {shlex.quote(text)} >/opt/his/{name}" for name, text in files.items()]
     lines += [f"printf %s {shlex.quote(conf)} >/etc/ssh/sshd_config", "chmod 755 /opt/his /opt/his/keep /opt/his/any-key",

@@ -35,6 +35,7 @@ def copy(cloud, machine, folder):
     put = {**tags(found), "gpuprov:hostkey": fingerprint}
     made = cloud.ec2.run_instances(
         ImageId=cloud.images[HERE], InstanceType="t3.medium", MinCount=1, MaxCount=1, UserData=user_data(private),
+        SubnetId=found["SubnetId"],
         TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in put.items()]}])
     host = cloud.lab.host(made["Instances"][0]["InstanceId"])
     wait_for(lambda: host.sh("test -e /opt/his/done", check=False).returncode == 0, 240)
@@ -56,22 +57,32 @@ def test_a_copy_beside_a_validated_node(cloud, machine, spec, key, tmp_path):
     other = machine()
     other.env["HF_TOKEN"] = SECRET
     for who in (one, other):
-        up = who.json("up", path, timeout=600)
-        assert up["report"]["ready"] is True and up["stack"]["uid"] == uid
+        said = who("up", path, "--json", timeout=600, code=None)
+        assert alive(cloud) == sorted([genuine, foreign]) and received(host) == "", said
+        up = said.json
+        assert said.code == 0 and up["report"]["ready"] is True and up["stack"]["uid"] == uid
         assert [n["id"] for n in up["stack"]["nodes"]] == [genuine]
-        assert alive(cloud) == sorted([genuine, foreign]) and received(host) == ""
     for verb in ("validate", "gc"):
         one(verb, *([path] if verb == "validate" else ["--in", "aws/us-east-1"]), timeout=600)
     assert alive(cloud) == sorted([genuine, foreign]) and received(host) == ""
 
-    # `extend` has written another deadline, and somebody puts back the tags that were there before
-    before = tags([i for i in cloud.alive() if i["InstanceId"] == genuine][0])
+    one("down", path)
+    cloud.nothing_left()
+
+
+def test_a_former_deadline_does_not_return(cloud, machine, spec, key):
+    """`extend` has written a later deadline, and somebody puts back the tags that were there before: with their proof."""
+    one, path = machine(), spec(nodes=1, require="host.memory", access=", key: %s" % key)
+    one("up", path, timeout=600)
+    [genuine] = cloud.alive()
+    before = tags(genuine)
     one("extend", "llm", "5h", timeout=300)
     now = one.json("status", "llm")["stacks"][0]["expires"]
     assert now > before["gpuprov:expires"]
-    cloud.ec2.create_tags(Resources=[genuine], Tags=[
+    cloud.ec2.create_tags(Resources=[genuine["InstanceId"]], Tags=[
         {"Key": k, "Value": v} for k, v in before.items() if k in ("gpuprov:expires", "gpuprov:deadline")])
-    one("gc", "--in", "aws/us-east-1", code=None, timeout=300)
-    assert one.json("status", "llm")["stacks"][0]["expires"] == now
+    for words in (["status", "llm"], ["gc", "--in", "aws/us-east-1"], ["up", path]):
+        one(*words, code=None, timeout=300)
+        assert one.json("status", "llm")["stacks"][0]["expires"] == now, words
     one("down", path)
     cloud.nothing_left()
