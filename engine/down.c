@@ -95,6 +95,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     struct down_result one = {0};
     free(run->stack.uid);
     run->stack.uid = xstrdup(uid);
+    run->named_only = true;       /* its uid may be copied from a stack with another name */
     strv_clear(&run->look.scope); /* that was the other one's claim */
     free(run->look.scope_provider);
     run->look.scope_provider = NULL;
@@ -214,6 +215,16 @@ static void say_other(struct run *run, const char *uid) {
               uid, run->stack.name);
 }
 
+/* The journal has that uid under another name: what has it and this name is a copy, which ends with that stack. */
+static bool is_of_another(struct engine *e, const char *name, const char *uid) {
+    struct stack_list all = {0};
+    bool another = journal_stacks(e->journal, &all, NULL) != 0; /* not known: it is left alone */
+    for (size_t i = 0; i < all.list.len; i++)
+        another = another || (str_eq(all.list.items[i].uid, uid) && !str_eq(all.list.items[i].name, name));
+    stack_list_clear(&all);
+    return another;
+}
+
 static int destroy_all(struct engine *e, const struct down_req *req, struct run **ret_run, struct down_result *ret,
                        struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
@@ -235,6 +246,7 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
             say_other(run, found.earlier_uids.v[i]);
             continue;
         }
+        if (is_of_another(e, run->stack.name, found.earlier_uids.v[i])) continue;
         int one = end_earlier(run, found.earlier_uids.v[i], ret, &why);
         if (r != 0 || one == 0) continue;
         r = one;

@@ -102,8 +102,9 @@ static int64_t known_deadline(struct sweep *w, const struct stack *s) {
         for (size_t i = 0; i < w->all.list.len; i++) {
             const struct resource *r = &w->all.list.items[i];
             bool its = resource_is_machine(r) && alive(r) && r->ours != OURS_NOT && str_eq(r->uid, s->uid);
-            bool moved = its && r->expires_s > 0 && r->expires_s != s->expires_s && trust_deadline(run, r);
-            if (moved && (deadline_s == 0 || r->expires_s < deadline_s)) deadline_s = r->expires_s;
+            bool moved = its && r->expires_s > s->expires_s && trust_deadline(run, r);
+            int64_t one_s = moved ? r->expires_s : s->expires_s;
+            if (its && (deadline_s == 0 || one_s < deadline_s)) deadline_s = one_s;
         }
     }
     run_close(run);
@@ -119,9 +120,11 @@ static int know(struct sweep *w, const struct resource *of, struct gc_group *ret
     *ret = (struct gc_group){.all = &w->all, .of = of, .stones = &w->stones};
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct stack *s = &all.list.items[i];
-        if (!str_eq(s->uid, of->uid) || !str_eq(s->name, of->stack)) continue;
+        if (!str_eq(s->uid, of->uid)) continue;
         r = trust_is_member(w->e->journal, s->uid, &ret->known, err);
-        if (r == 0 && ret->known) ret->known_s = known_deadline(w, s);
+        bool named =
+            str_eq(s->name, of->stack); /* another name with its uid is a copy, which ends no more than itself */
+        if (r == 0 && ret->known && named) ret->known_s = known_deadline(w, s);
     }
     stack_list_clear(&all);
     return r;
@@ -164,6 +167,13 @@ static bool has(const struct resource_list *l, const struct resource *r) {
     return false;
 }
 
+/* Whether the list has the uid under several names: then it does not say which of them is the stack. */
+static bool shares_uid(const struct sweep *w, const struct resource *of) {
+    for (size_t i = 0; i < w->all.list.len; i++)
+        if (of_uid(&w->all.list.items[i], of->uid) && strcmp(w->all.list.items[i].stack, of->stack) != 0) return true;
+    return false;
+}
+
 /* One stack: kept, destroyed as a whole, or some of it. Only resources that are gone count as ended. */
 static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
                      struct gp_error *err) {
@@ -173,6 +183,7 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
     bool owned = of->uid[0] != '\0';
     int r = know(w, of, &group, err);
     if (r != 0) return r;
+    group.shared = shares_uid(w, of);
     if (owned) gc_fate_find(&group, w->time.now_s, &now);
     if (owned) gc_fate_find(&group, w->time.later_s, &later);
     if (now.whole && !dry_run) r = end_uid(w, of, &down, err);

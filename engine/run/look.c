@@ -298,10 +298,9 @@ static int look_for_stack(const struct run *run, struct run_look *look, struct p
     const char *name = p->ops->name;
     GP_AUTO_STRV struct strv regions = {0}, more = {0};
     struct gp_error why = {0};
-    struct list_req req = {.owner = p->owner,
-                           .stack = run->stack.name,
-                           .regions = &regions,
-                           .uid = run->ending && form_uid(run->stack.uid) ? run->stack.uid : NULL};
+    bool by_uid = run->ending && !run->named_only && form_uid(run->stack.uid);
+    struct list_req req = {
+        .owner = p->owner, .stack = run->stack.name, .regions = &regions, .uid = by_uid ? run->stack.uid : NULL};
     int r = known_regions(run, look, name, &regions, &why);
     if (r == 0) r = account_check(run, p, NULL, &why);
     if (r != 0) return unseen(&look->covered, p, &regions, &why, err);

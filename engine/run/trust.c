@@ -71,7 +71,11 @@ int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_err
     struct intent_list all = {0};
     int r = journal_intents(j, uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
     if (r == 0) r = journal_resources(j, uid, &known, err);
-    bool member = all.list.len > 0;
+    bool member = false;
+    for (size_t i = 0; i < all.list.len; i++) { /* a group may be another run's stack's */
+        const struct intent *in = &all.list.items[i];
+        member = member || in->kind == RES_INSTANCE || in->kind == RES_HOST || (in->claim && in->state == INTENT_DONE);
+    }
     for (size_t i = 0; i < known.list.len; i++) member = member || known.list.items[i].ours != OURS_NOT;
     intent_list_clear(&all);
     if (r == 0) *ret = member;

@@ -21,15 +21,17 @@ struct span {
                                 without a proof */
 };
 
-/* Whether the journal has no deadline yet, has this one or has begun to move to it, or the stack's login key wrote it. */
+/* Whether the stack wrote the tag's deadline: the journal has it or has begun to move to it, or its login key wrote it. A
+ * proof holds for ever, so an earlier one than the journal's may be a former deadline that somebody put back. */
 static bool is_written(struct run *run, const struct resource *r) {
     const struct stack *st = &run->stack;
-    bool adopts = run->takes_deadline || st->expires_s == 0;
-    return adopts || llabs(r->expires_s - st->expires_s) <= SAME_S || r->expires_s == st->moving_s ||
-           trust_deadline(run, r);
+    const struct provider_ops *ops = provider_find(r->provider);
+    if (st->expires_s == 0 || (ops != NULL && ops->own_list)) return true;
+    if (llabs(r->expires_s - st->expires_s) <= SAME_S || r->expires_s == st->moving_s) return true;
+    return (run->takes_deadline || r->expires_s > st->expires_s) && trust_deadline(run, r);
 }
 
-/* Strangers have no say in the stack's deadline. */
+/* Unproven machines have no say in the stack's deadline. */
 static void add(struct run *run, const struct resource *r, struct span *s) {
     const struct provider_ops *ops = provider_find(r->provider);
     if (!resource_is_machine(r) || r->expires_s <= 0 || r->state == RES_GONE || r->state == RES_STOPPING) return;

@@ -64,5 +64,6 @@ void gc_fate_find(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) 
                    (gc_fate_in_group(&g->all->list.items[i], g->of) && resource_is_machine(&g->all->list.items[i]));
     if (g->known) of_known(g, now_s, ret);
     else of_others(g, machines, now_s, ret);
+    if (g->shared && !g->known) ret->whole = false; /* the whole is everything with the uid */
     if (ret->whole) vec_free(&ret->some.list);
 }

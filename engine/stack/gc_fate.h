@@ -10,8 +10,9 @@
 struct gc_group {
     const struct resource_list *all; /* as listed; those with the uid and the stack's name of `of` are the group */
     const struct resource *of;
-    bool known;                       /* this journal launched it, or has adopted it with a proof */
-    int64_t known_s;                  /* then its deadline, wall; 0: none */
+    bool known;      /* this journal launched it, or has adopted it with a proof */
+    int64_t known_s; /* then its deadline, wall; 0: none, or the group has another name than the stack */
+    bool shared;     /* another group has the same uid under another name */
     const struct intent_list *stones; /* of all stacks that `down` destroyed */
 };
 struct gc_fate {

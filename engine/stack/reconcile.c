@@ -87,6 +87,11 @@ static void place_node(struct run *run, const struct resource *r) {
     n->exists = true;
 }
 
+/* The journal has it, or the launch's proof; a machine's proof does not cover it. */
+static bool knows_attempt(struct run *run, const struct resource *r) {
+    return r->ours == OURS_LAUNCHED || trust_launch(run, r);
+}
+
 /* Resets the record of a node whose machine was replaced or is gone. */
 static int fit_record(struct run_node *n, struct gp_error *err) {
     const char *had = n->rec.resource_id ? n->rec.resource_id : "";
@@ -95,7 +100,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
         return 0;
     }
     if (!n->exists && had[0] == '\0') return 0;
-    int attempt = GP_MAX(n->rec.attempt, n->exists && n->res.ours != OURS_NOT ? n->res.attempt : 0);
+    int attempt = GP_MAX(n->rec.attempt, n->exists && knows_attempt(n->run, &n->res) ? n->res.attempt : 0);
     /* the machine of the launch that was cut: it shows the key made for it */
     bool expected = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
     char *first = expected ? GP_STEAL(n->rec.host_key_first) : NULL;
@@ -119,9 +124,7 @@ static bool has_place(const struct run *run, const struct resource *r) {
 static void place(struct run *run, const struct resource *res) {
     bool slot = has_slot(run, res), gone = res->state == RES_GONE;
     engine_note_resource(run->e, res, !gone);
-    if (gone && slot &&
-        (res->ours != OURS_NOT ||
-         trust_launch(run, res))) { /* its token is used up, even if the journal never had it */
+    if (gone && slot && knows_attempt(run, res)) { /* its token is used up, even if the journal never had it */
         run_nodes_alloc(run, res->slot + 1);
         struct node_record *rec = &run->nodes[res->slot].rec;
         rec->attempt = GP_MAX(rec->attempt, res->attempt);

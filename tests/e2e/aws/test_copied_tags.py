@@ -360,15 +360,3 @@ def test_a_copied_unit_does_not_prune(shared, victim, journal, what):
     said = other("up", "--prune", unit_folder(other, "a"), code=None)
     assert set(genuine) <= set(shared.alive()), said
     nothing_received(shared)
-
-
-def test_an_edited_unit_does_not_prune(shared, victim):
-    """The journal has launched the stack without a unit; somebody writes one on the genuine claim and machines."""
-    one = victim()
-    one.env["GPUPROV_OWNER"] = OWNER
-    genuine = one.launch(one.spec())
-    [claim] = shared.groups("t4")
-    for thing in (*genuine, claim["GroupId"]):
-        shared.tag(thing, unit="infra")
-    said = one("up", "--prune", unit_folder(one, "a"), code=None)
-    assert set(genuine) <= set(shared.alive()), said

@@ -174,10 +174,14 @@ static void test_expired_with_machines_is_refused(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
-    for (size_t i = 0; i < cloud.things.list.len; i++) { /* another run has moved it */
+    int64_t launched_s = f->run->stack.expires_s;
+    for (size_t i = 0; i < cloud.things.list.len; i++) { /* a former deadline with its proof, put back */
         cloud.things.list.items[i].expires_s = clock_wall_s() - 5;
         prove(&f->run->proof, &cloud.things.list.items[i]);
     }
+    assert_int_equal(reconcile(f->run, NULL, &err), 0);
+    assert_int_equal(f->run->stack.expires_s, launched_s);
+    deadline_is(f, clock_wall_s() - 5);
     assert_int_equal(up(f, &err), -GP_EUSAGE);
     assert_non_null(strstr(err.msg, "deadline"));
     assert_int_equal(running(), 2);

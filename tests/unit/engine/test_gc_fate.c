@@ -17,6 +17,7 @@
 
 static struct resource_list all;
 static struct intent_list stones;
+static bool shared;
 
 static struct resource *add(enum resource_kind kind, const char *id, enum resource_ours ours, int64_t expires_s) {
     struct resource r;
@@ -36,8 +37,12 @@ static struct resource *add(enum resource_kind kind, const char *id, enum resour
 /* "whole", or the ids. known_s -1: the journal does not know it. */
 static const char *fate(int64_t known_s) {
     static char text[256];
-    struct gc_group g = {
-        .all = &all, .of = &all.list.items[0], .known = known_s >= 0, .known_s = known_s, .stones = &stones};
+    struct gc_group g = {.all = &all,
+                         .of = &all.list.items[0],
+                         .known = known_s >= 0,
+                         .known_s = known_s,
+                         .shared = shared,
+                         .stones = &stones};
     struct gc_fate f = {0};
     gc_fate_find(&g, NOW, &f);
     text[0] = '\0';
@@ -123,6 +128,18 @@ static void test_other_names_and_uids(void **state) {
     assert_string_equal(fate(-1), "");
 }
 
+/* A copy of the uid under another name: only the copy ends, with the journal and without it. */
+static void test_another_name_with_the_uid(void **state) {
+    (void)state;
+    resource_set(&add(RES_INSTANCE, "i-copy", OURS_NOT, NOW - 9)->stack, "other");
+    resource_set(&all.list.items[0].stack, "other");
+    add(RES_INSTANCE, "i-0", OURS_LAUNCHED, NOW + 9);
+    shared = true;
+    assert_string_equal(fate(-1), "i-copy");
+    assert_string_equal(fate(0), "i-copy");
+    shared = false;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_a_foreign_machine_ends_alone, clear),
@@ -131,6 +148,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_without_machines, clear),
         cmocka_unit_test_teardown(test_what_a_tombstone_names, clear),
         cmocka_unit_test_teardown(test_other_names_and_uids, clear),
+        cmocka_unit_test_teardown(test_another_name_with_the_uid, clear),
     };
     return cmocka_run_group_tests_name("gc fate", tests, NULL, NULL);
 }
