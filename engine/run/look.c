@@ -78,17 +78,17 @@ static void left_out(const struct run *run, struct run_look *look, const char *p
 
 /* --- one list --- */
 
-/* The journal's resources of this owner and stack at this provider. */
+/* The journal's resources of this owner at this provider; ret_stack: of these, the stack's. */
 static int remembered(const struct run *run, const char *provider, const struct list_req *req,
-                      struct resource_list *ret, struct gp_error *err) {
+                      struct resource_list *ret, struct resource_list *ret_stack, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     int r = journal_resources(run->e->journal, NULL, &all, err);
     for (size_t i = 0; i < all.list.len; i++) {
         const struct resource *k = &all.list.items[i];
-        bool its = k->state != RES_GONE && strcmp(k->provider, provider) == 0 && str_eq(k->owner, req->owner) &&
-                   (req->stack == NULL || str_eq(k->stack, req->stack));
+        bool its = k->state != RES_GONE && strcmp(k->provider, provider) == 0 && str_eq(k->owner, req->owner);
         if (!its || !form_uid(k->uid)) continue;
         resource_list_add(ret, k);
+        if (req->stack == NULL || str_eq(k->stack, req->stack)) resource_list_add(ret_stack, k);
     }
     return r;
 }
@@ -129,11 +129,11 @@ static bool replaces_gone(struct resource_list *l, struct resource *r) {
 }
 
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
-static void sort_out(struct run_look *look, const struct list_req *req, const char *account, struct resource_list *all,
-                     struct resource_list *ret) {
+static void sort_out(struct run_look *look, const struct list_req *req, const struct resource_list *journal,
+                     const char *account, struct resource_list *all, struct resource_list *ret) {
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
-        recognize(req->known, r);
+        recognize(journal, r); /* also what belongs to another stack by the journal, whatever its tags say */
         zero_price_drop(r);
         resource_set(&r->account, account);
         bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid decides, whatever name it has */
@@ -154,10 +154,10 @@ int look_list(const struct run *run, struct run_look *look, struct provider *p, 
     struct coverage looked = {0};
     struct list_req req = *wanted;
     GP_AUTO_STRV struct strv regions = {0};
-    GP_AUTO_RESOURCES struct resource_list known = {0};
+    GP_AUTO_RESOURCES struct resource_list known = {0}, journal = {0};
     struct gp_error why = {0};
     const char *name = p->ops->name;
-    int r = remembered(run, name, wanted, &known,
+    int r = remembered(run, name, wanted, &journal, &known,
                        run->ending ? NULL : &why); /* when ending, a broken journal stops nothing */
     if (r != 0 && !run->ending) {
         if (err != NULL) *err = why;
@@ -177,7 +177,7 @@ int look_list(const struct run *run, struct run_look *look, struct provider *p, 
         coverage_put(&looked, name, "", p->owner, p->ops->billed, &why);
     if (r != -GP_ECANCELLED) coverage_merge(&look->covered, &looked);
     coverage_clear(&looked);
-    sort_out(look, &req, p->account, &all, ret);
+    sort_out(look, &req, &journal, p->account, &all, ret);
     if (r != 0 && err != NULL) *err = why;
     return r;
 }

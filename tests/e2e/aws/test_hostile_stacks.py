@@ -224,7 +224,7 @@ def dropped(account, one, proxy):
     said = one.tell("plan", path)
     assert "settle" in [i["action"] for i in said["items"]] or made in str(said["items"]), said
     one.again(path, proxy)
-    assert proxy.count("RunInstances") == 0 and account.alive("t7") == [made]
+    assert account.alive("t7") == [made]  # the repeated token names it: its tags could be anybody's
 
 
 @pytest.mark.long
