@@ -108,8 +108,8 @@ static void compare_deadline(const struct run *run, const struct resource *r, st
     int64_t ours = run->stack.expires_s;
     if (r->kind != RES_INSTANCE || r->expires_s == 0 || ours == 0 || llabs(r->expires_s - ours) <= SAME_TIME_S) return;
     add(to, r, CHANGE_REFUSE, "tag expires", time_text(r->expires_s), time_text(ours),
-        "changed by hand: the node keeps its own deadline, and this journal's counts; a 'gpuprov gc' without the journal "
-        "uses the tag: 'gpuprov extend' writes it again");
+        "changed by hand: the node keeps its own deadline, and this journal's counts; a 'gpuprov gc' without the "
+        "journal uses the tag: 'gpuprov extend' writes it again");
 }
 
 static void compare_host_key(const struct run_node *n, struct plan_changes *to) {

@@ -5,6 +5,8 @@
 
 #include "engine/engine.h"
 
+#include "engine/gc/gc_clock.h"
+#include "engine/gc/gc_fate.h"
 #include "engine/images.h"
 #include "engine/run/ending.h"
 #include "engine/run/lock.h"
@@ -14,15 +16,13 @@
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
-#include "engine/run/trust.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/cost.h"
 #include "engine/stack/forget.h"
-#include "engine/stack/gc_clock.h"
-#include "engine/stack/gc_fate.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
+#include "engine/trust/trust.h"
 #include "model/image.h"
 
 #define TOMBSTONE_MIN_AGE_S 3600 /* after this and its deadline a launch can create nothing */

@@ -10,11 +10,11 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
-#include "engine/run/trust.h"
 #include "engine/stack/claim.h"
 #include "engine/stack/cost.h"
 #include "engine/stack/deadline.h"
 #include "engine/stack/reconcile.h"
+#include "engine/trust/trust.h"
 #include "engine/view.h"
 #include "validate/estimate.h"
 

@@ -15,12 +15,10 @@
 #include "engine/proof/work.h"
 #include "engine/run/login_key.h"
 #include "engine/run/notify.h"
-#include "engine/run/proof_key.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/run/stack_dir.h"
-#include "engine/run/trust.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/claim.h"
 #include "engine/stack/extras.h"
@@ -29,6 +27,8 @@
 #include "engine/stack/meanwhile.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/settle.h"
+#include "engine/trust/proof_key.h"
+#include "engine/trust/trust.h"
 #include "engine/view.h"
 
 static bool any_missing(const struct run *run) {

@@ -4,7 +4,7 @@
 
 #include "tree/side.h"
 
-/* 2: the agent gives signs of life; 3: these have how far the agent is, a fetch names its list, entries what they hold */
+/* 2: the agent gives signs of life; 3: these have how far it is, a fetch names its list, entries what they hold */
 #define REQUEST_VERSION 3u
 #define PEER_MAX 64
 

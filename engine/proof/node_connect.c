@@ -6,7 +6,7 @@
 
 #include "engine/proof/node_target.h"
 #include "engine/run/login_key.h"
-#include "engine/run/trust.h"
+#include "engine/trust/trust.h"
 
 int node_connect_prepare(struct run *run, int slot, int64_t timeout_ms, struct gp_error *err) {
     bool there = slot < run->n_nodes && run->nodes[slot].exists;

@@ -10,10 +10,10 @@
 #include "engine/proof/run_cache.h"
 #include "engine/proof/watch.h"
 #include "engine/run/pool.h"
-#include "engine/run/proof_key.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
+#include "engine/trust/proof_key.h"
 
 void work_begin(struct run *run) {
     run->validation.started_ms = clock_ms();
@@ -77,7 +77,7 @@ static bool is_tagged(const struct run_node *n, const char *fingerprint, const c
     return strcmp(n->res.host_keys, fingerprint) == 0 && strcmp(n->res.proof, proof) == 0;
 }
 
-/* The tags let a machine with an empty journal and the login key pin the keys, also those of nodes that failed later. */
+/* The tags let a machine with an empty journal and the login key pin the keys, also of nodes that failed later. */
 int work_tag_host_keys(struct run *run, struct gp_error *err) {
     for (int i = 0; i < run->n_nodes; i++) {
         struct run_node *n = &run->nodes[i];

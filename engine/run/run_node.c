@@ -5,7 +5,6 @@
 #include "engine/run/run_node.h"
 
 #include "engine/run/run_event.h"
-#include "engine/run/trust.h"
 
 #include <assert.h>
 
@@ -81,13 +80,6 @@ bool run_node_has_first_key(const struct run_node *n) {
 }
 
 bool run_node_has_key(const struct run_node *n) { return has(n->rec.host_key) || run_node_has_first_key(n); }
-
-void run_node_prove_tag(struct run_node *n) {
-    const struct provider_ops *ops = provider_find(n->res.provider);
-    bool proven =
-        n->exists && ops != NULL && ops->key_rotation && !run_node_has_key(n) && trust_host_key(n->run, &n->res);
-    str_put(n->tag_key, sizeof n->tag_key, proven ? n->res.host_keys : "");
-}
 
 int run_node_save(const struct run_node *n, struct gp_error *err) {
     return journal_node_put(n->run->e->journal, n->run->stack.uid, &n->rec, err);

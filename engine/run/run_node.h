@@ -50,8 +50,6 @@ bool run_any_exists(const struct run *run); /* any node has a machine */
 enum offer_ends run_nodes_end(const struct run *run);
 /* Sets a node back to NODE_REACHING (validate, a changed spec, after a crash) and saves it. */
 int run_node_restart(struct run_node *n, struct gp_error *err);
-/* Sets tag_key of a node whose host key comes with user-data or the tags, from the machine that it has now. */
-void run_node_prove_tag(struct run_node *n);
 /* The journal has a host key that came with user-data, or its replacement. Then the tags do not decide about the
  * node's key, and it must be rotated. */
 bool run_node_has_first_key(const struct run_node *n);

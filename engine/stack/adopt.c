@@ -8,9 +8,9 @@
 #include "engine/run/lock.h"
 #include "engine/run/login_key.h"
 #include "engine/run/run_node.h"
-#include "engine/run/trust.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
+#include "engine/trust/trust.h"
 
 /* The old stack is forgotten first, because the journal has one stack per name. After a crash in between, the stack is
  * read again from its tags. */

@@ -7,10 +7,10 @@
 
 #include "engine/internal.h"
 #include "engine/run/lock.h"
-#include "engine/run/proof_key.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
-#include "engine/run/trust.h"
+#include "engine/trust/proof_key.h"
+#include "engine/trust/trust.h"
 
 #define FARTHEST_S ((int64_t)31 * 86400) /* limits.ttl and extend allow 30 days */
 #define SAME_S 1
@@ -21,8 +21,8 @@ struct span {
                                 without a proof */
 };
 
-/* Whether the stack wrote the tag's deadline: the journal has it or has begun to move to it, or its login key wrote it. A
- * proof holds for ever, so an earlier one than the journal's may be a former deadline that somebody put back. */
+/* Whether the stack wrote the tag's deadline: the journal has it or has begun to move to it, or its login key wrote it.
+ * A proof holds for ever, so an earlier one than the journal's may be a former deadline that somebody put back. */
 static bool is_written(struct run *run, const struct resource *r) {
     const struct stack *st = &run->stack;
     const struct provider_ops *ops = provider_find(r->provider);

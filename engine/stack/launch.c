@@ -11,6 +11,7 @@
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/give_back.h"
+#include "engine/trust/trust.h"
 #include "templates/templates.h"
 
 #define REPLAYS 3
@@ -82,7 +83,7 @@ static int take_created(struct run *run, const struct resource_list *made, const
         resource_set(&n->rec.host_key, "");
         n->rec.attempt = res->attempt;
         n->rec.phase = NODE_LAUNCHING;
-        run_node_prove_tag(n);
+        trust_tag_key(n);
         r = run_node_save(n, err);
         if (r == 0)
             run_event(run, res->slot, NODE_LAUNCHING, EVENT_DONE, "create", "%s in %s%s%s", res->id, res->region,

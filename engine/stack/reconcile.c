@@ -13,9 +13,9 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
-#include "engine/run/trust.h"
 #include "engine/stack/deadline.h"
-#include "engine/stack/identity.h"
+#include "engine/trust/identity.h"
+#include "engine/trust/trust.h"
 
 #define LAG_MAX_AGE_S 600 /* an older machine is listed, or gone */
 
@@ -96,7 +96,7 @@ static bool knows_attempt(struct run *run, const struct resource *r) {
 static int fit_record(struct run_node *n, struct gp_error *err) {
     const char *had = n->rec.resource_id ? n->rec.resource_id : "";
     if (n->exists && strcmp(had, n->res.id) == 0) {
-        run_node_prove_tag(n);
+        trust_tag_key(n);
         return 0;
     }
     if (!n->exists && had[0] == '\0') return 0;
@@ -110,7 +110,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
                                   .resource_id = xstrdup(n->exists ? n->res.id : ""),
                                   .host_key_first = first,
                                   .phase = n->exists ? NODE_REACHING : NODE_PLANNED};
-    run_node_prove_tag(n);
+    trust_tag_key(n);
     if (!run_is_locked(n->run)) return 0; /* without the lock, another run may be writing the record */
     return run_node_save(n, err);
 }

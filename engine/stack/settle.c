@@ -8,11 +8,11 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
-#include "engine/run/trust.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
+#include "engine/trust/trust.h"
 
 /* Machines of that launch that nothing but its own tags proves: they are not used, and the launch is not in vain. */
 static bool is_listed(struct run *run, const struct intent *in) {

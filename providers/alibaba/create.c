@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
-#include "providers/common/launched.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/launched.h"
+#include "providers/common/launch/settle.h"
 
 #define GANG_MAX 100 /* of one call */
 

@@ -10,7 +10,7 @@
 #include "base/form.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 
 #define SENDS_MAX 3
 #define READY_MS 120000

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 
 /* --- the body --- */
 

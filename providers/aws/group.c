@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/common/intents.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ownership.h"
-#include "providers/common/settle.h"
 
 static void rule_clear(struct aws_rule *r) {
     free(r->protocol);

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/common/intents.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ownership.h"
-#include "providers/common/settle.h"
 
 char *aws_placement_name(const struct stack *s, const char *zone) {
     GP_AUTO_FREE char *group = aws_group_name(s->owner, s->name, s->uid);

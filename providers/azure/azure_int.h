@@ -8,8 +8,8 @@
 #include "base/secret.h"
 #include "base/str.h"
 #include "model/labels.h"
+#include "providers/common/launch/slot_create.h"
 #include "providers/common/rest.h"
-#include "providers/common/slot_create.h"
 #include "providers/provider.h"
 
 /* Versions of the APIs. If-None-Match on virtual machines needs 2024-07 or newer. */

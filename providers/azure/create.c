@@ -10,7 +10,7 @@
 #include "base/form.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
-#include "providers/common/launched.h"
+#include "providers/common/launch/launched.h"
 
 #define AT_ONCE 8
 #define POLLS_AT_ONCE 32

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ssh_from.h"
 
 #define NET_CIDR "10.71.0.0/16" /* Azure's networks do not meet unless they are peered */

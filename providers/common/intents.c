@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "providers/common/launched.h"
+#include "providers/common/launch/launched.h"
 
 int cloud_launch_token(const struct create_req *req, const char *account, char **ret, struct gp_error *err) {
     const struct offer *o = req->offer;

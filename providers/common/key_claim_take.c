@@ -11,8 +11,8 @@
 #include "base/fs.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/intents.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ownership.h"
-#include "providers/common/settle.h"
 
 #define CLAIM_SHARED_S 600 /* age up to which another run may still be working on a claim */
 #define TRIES 5

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "providers/common/intents.h"
-#include "providers/common/launched.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/launched.h"
+#include "providers/common/launch/settle.h"
 
 /* --- the body --- */
 

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 
 #define ABOUT_MAX 2048 /* characters of a description */
 #define HOME "home"    /* its member with the stack's region */

@@ -11,7 +11,7 @@
 #include "providers/common/account_list.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/intents.h"
-#include "providers/common/slot_send.h"
+#include "providers/common/launch/slot_send.h"
 
 #define LAUNCH_PACES 12 /* of the API description: one launch per 12 s, other requests one per second */
 

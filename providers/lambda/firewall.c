@@ -8,7 +8,7 @@
 
 #include "base/form.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 
 #define SSH_PORT 22
 #define NO_FIREWALL "us-south-1" /* of the API description */

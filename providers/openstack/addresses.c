@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 
 struct listing {
     const struct os *o;

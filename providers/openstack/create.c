@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
-#include "providers/common/slot_create.h"
+#include "providers/common/launch/slot_create.h"
 
 struct launching {
     struct os *o;

@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
 #include "providers/common/intents.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ownership.h"
-#include "providers/common/settle.h"
 
 #define NAME "gpuprov-end-"
 #define MARGIN_S 7200 /* how long a node may try after its deadline */

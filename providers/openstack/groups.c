@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "providers/common/intents.h"
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ssh_from.h"
 
 static char *group_name(const struct stack *s) { return xasprintf("gpuprov-%s-%s", s->name, s->uid); }

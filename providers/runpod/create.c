@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "model/labels.h"
 #include "providers/common/intents.h"
-#include "providers/common/slot_create.h"
+#include "providers/common/launch/slot_create.h"
 
 /* The script is in base64, so that no quotes of it meet those of RunPod's way to a command line. */
 #define ARGS "sh -c 'eval \"$(printf %s \"$" RUNPOD_START "\" | base64 -d)\"'"

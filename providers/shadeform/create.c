@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "providers/common/account_list.h"
 #include "providers/common/intents.h"
-#include "providers/common/slot_send.h"
+#include "providers/common/launch/slot_send.h"
 
 #define AT_ONCE 8 /* beside the pace of requests */
 

@@ -109,9 +109,13 @@ ROOMS = {
                                 "engine/engine.*", "engine/internal.*"]),
     "engine/transfer": (["bucket_copy.h", "pace.h", "transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh",
                                                           "providers/bucket"]),
-    "engine/stack": (ALL, CORE + ["providers/provider.*", "templates", "engine/run", "engine/engine.*",
+    # Which machines, deadlines and names of a list are the stack's: proofs and the journal, not tags.
+    "engine/trust": (ALL, CORE + ["providers/provider.*", "engine/run", "engine/engine.*"]),
+    "engine/stack": (ALL, CORE + ["providers/provider.*", "templates", "engine/run", "engine/trust", "engine/engine.*",
                                   "engine/internal.*"]),
-    "engine/proof": (ALL, CORE + ["providers/provider.*", "bootstrap", "validate/suite", "validate", "engine/run",
+    # What gc decides by clocks and tags.
+    "engine/gc": (ALL, CORE + ["engine/stack"]),
+    "engine/proof": (ALL, CORE + ["providers/provider.*", "bootstrap", "validate/suite", "validate", "engine/run", "engine/trust",
                                   "engine/engine.*", "engine/internal.*"]),
     # What this machine last saw of a job: written by jobs, read by the verbs.
     "engine/job/job_seen.*": (ALL, CORE + ["engine/run", "engine/engine.*"]),
@@ -127,7 +131,8 @@ ROOMS = {
     "engine": (["plan_file.h"],
                CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http*", "providers/ssh",
                        "validate/suite", "validate", "engine/engine.*", "engine/internal.*", "engine/run",
-                       "engine/transfer", "engine/stack", "engine/proof", "engine/certificate", "engine/job/job_seen.*"]),
+                       "engine/transfer", "engine/trust", "engine/stack", "engine/gc", "engine/proof", "engine/certificate",
+                       "engine/job/job_seen.*"]),
     "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "providers/ssh",
                         "validate",
                         "engine/engine.*", "engine/job", "engine/certificate", "engine"]),

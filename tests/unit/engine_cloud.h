@@ -8,7 +8,6 @@
 #include "engine/plan.h"
 #include "engine/run/lock.h"
 #include "engine/run/login_key.h"
-#include "engine/run/proof_key.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
@@ -16,6 +15,7 @@
 #include "engine/stack/launch.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/settle.h"
+#include "engine/trust/proof_key.h"
 #include "folder.h"
 
 #include <pthread.h>

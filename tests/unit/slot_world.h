@@ -4,7 +4,7 @@
 #ifndef GP_TESTS_SLOT_WORLD_H
 #define GP_TESTS_SLOT_WORLD_H
 
-#include "providers/common/slot_create.h"
+#include "providers/common/launch/slot_create.h"
 
 #include "base/clock.h"
 #include "base/fs.h"

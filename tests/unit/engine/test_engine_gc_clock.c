@@ -2,7 +2,7 @@
 /* Which clock gc compares deadlines with, if the Date of a cloud's replies and this machine's clock differ. */
 #include "base/gp_base.h"
 
-#include "engine/stack/gc_clock.h"
+#include "engine/gc/gc_clock.h"
 #include "engine_cloud.h"
 
 #define H 3600

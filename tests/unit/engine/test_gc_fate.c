@@ -3,7 +3,7 @@
  * journal. Pure. */
 #include "base/gp_base.h"
 
-#include "engine/stack/gc_fate.h"
+#include "engine/gc/gc_fate.h"
 
 #include "engine/stack/forget.h"
 

@@ -4,8 +4,8 @@
 #include "base/gp_base.h"
 
 #include "providers/common/intents.h"
+#include "providers/common/launch/settle.h"
 #include "providers/common/ownership.h"
-#include "providers/common/settle.h"
 
 #include "base/clock.h"
 #include "base/str.h"

@@ -2,7 +2,7 @@
 /* The proof key of a run: from the login key, else from the stack's folder. Contacts no node. */
 #include "base/gp_base.h"
 
-#include "engine/run/proof_key.h"
+#include "engine/trust/proof_key.h"
 
 #include "base/fs.h"
 #include "engine/run/login_key.h"

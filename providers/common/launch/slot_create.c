@@ -3,12 +3,12 @@
  * outcome, polls accepted requests until they are placed, settles lost replies, reports the worst. */
 #include "base/gp_base.h"
 
-#include "providers/common/slot_create.h"
+#include "providers/common/launch/slot_create.h"
 
 #include "base/clock.h"
 #include "base/str.h"
 #include "providers/common/intents.h"
-#include "providers/common/launched.h"
+#include "providers/common/launch/launched.h"
 
 #define SENDS_MAX 3 /* of one token */
 #define READS_APART_MS 1000

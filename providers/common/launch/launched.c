@@ -2,7 +2,7 @@
 /* Which machines of a list a launch made (launched.h). */
 #include "base/gp_base.h"
 
-#include "providers/common/launched.h"
+#include "providers/common/launch/launched.h"
 
 #include "base/str.h"
 

@@ -2,7 +2,7 @@
 /* Sends the launches of a gang one by one. */
 #include "base/gp_base.h"
 
-#include "providers/common/slot_send.h"
+#include "providers/common/launch/slot_send.h"
 
 static void fill(const struct intent *in, const struct stack *s, struct resource *made) {
     resource_set(&made->region, in->region);

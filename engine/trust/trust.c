@@ -2,11 +2,11 @@
 /* Decides which machines are the stack's (trust.h). Runs in the verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/run/trust.h"
+#include "engine/trust/trust.h"
 
-#include "engine/run/proof_key.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
+#include "engine/trust/proof_key.h"
 
 void trust_machine(struct run *run, struct resource *r) {
     const struct provider_ops *ops = provider_find(r->provider);
@@ -25,6 +25,13 @@ bool trust_deadline(struct run *run, const struct resource *r) {
 
 bool trust_host_key(struct run *run, const struct resource *r) {
     return r->proof[0] != '\0' && run_has_proof_key(run) && proof_machine_holds(&run->proof, r);
+}
+
+void trust_tag_key(struct run_node *n) {
+    const struct provider_ops *ops = provider_find(n->res.provider);
+    bool rotates = n->exists && ops != NULL && ops->key_rotation && !run_node_has_key(n);
+    bool proven = rotates && trust_host_key(n->run, &n->res);
+    str_put(n->tag_key, sizeof n->tag_key, proven ? n->res.host_keys : "");
 }
 
 void trust_report(struct run *run) {

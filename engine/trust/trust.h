@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which machines of a list are the stack's. Its tags are a claim that everybody who may launch or tag a machine in the
  * account can copy; this journal's own records and proofs are not. Decided here and nowhere else. */
-#ifndef GP_ENGINE_RUN_TRUST_H
-#define GP_ENGINE_RUN_TRUST_H
+#ifndef GP_ENGINE_TRUST_H
+#define GP_ENGINE_TRUST_H
 
-#include "engine/run/run.h"
+#include "engine/run/run_node.h"
 
-/* Sets r->ours if this journal launched the machine, if its provider's list is this machine's own, or if its proof holds
- * (checked with the login key, once where it is needed). Anything else of the stack is unproven: it is reported, and
- * only `down` ends it. */
+/* Sets r->ours if this journal launched the machine, if its provider's list is this machine's own, or if its proof
+ * holds (checked with the login key, once where it is needed). Anything else of the stack is unproven: it is reported,
+ * and only `down` ends it. */
 void trust_machine(struct run *run, struct resource *r);
 /* Whether the tags of a launch were made by this stack: slots and attempt count, and not the machine. */
 bool trust_launch(struct run *run, const struct resource *r);
@@ -16,9 +16,11 @@ bool trust_launch(struct run *run, const struct resource *r);
 bool trust_deadline(struct run *run, const struct resource *r);
 /* Whether the machine's fingerprint tag may be pinned. */
 bool trust_host_key(struct run *run, const struct resource *r);
+/* Sets tag_key of a node whose host key comes with user-data or the tags, from the machine that it has now. */
+void trust_tag_key(struct run_node *n);
 
-/* Whether this journal has launched anything of the stack, or has adopted a machine of it with a proof: a stack that only
- * lists have shown is in the journal too. */
+/* Whether this journal has launched anything of the stack, or has adopted a machine of it with a proof: a stack that
+ * only lists have shown is in the journal too. */
 int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_error *err);
 
 /* Reports each machine of run->unproven once. */

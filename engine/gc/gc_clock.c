@@ -4,7 +4,7 @@
  */
 #include "base/gp_base.h"
 
-#include "engine/stack/gc_clock.h"
+#include "engine/gc/gc_clock.h"
 
 #include "base/str.h"
 

@@ -2,7 +2,7 @@
 /* Decides what gc destroys (gc_fate.h). Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "engine/stack/gc_fate.h"
+#include "engine/gc/gc_fate.h"
 
 #include "engine/stack/forget.h"
 

@@ -4,7 +4,7 @@
 #ifndef GP_COMMON_SLOT_SEND_H
 #define GP_COMMON_SLOT_SEND_H
 
-#include "providers/common/slot_create.h"
+#include "providers/common/launch/slot_create.h"
 
 /* Calls launch for each intent in turn. It sets ret->made.id, or returns a negative code with ret->err. An accepted
  * launch gets the facts of its intent and stack. */

@@ -2,10 +2,10 @@
 /* Settles launches (settle.h): decides by repeated tokens, and by proofs in lists. One thread. */
 #include "base/gp_base.h"
 
-#include "providers/common/settle.h"
+#include "providers/common/launch/settle.h"
 
 #include "base/clock.h"
-#include "providers/common/launched.h"
+#include "providers/common/launch/launched.h"
 
 #define SENDS_MAX 3
 #define READS 3           /* of the list, which may lag behind */

@@ -2,17 +2,17 @@
 /* Chooses the uid of a stack (identity.h). Runs in the verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/stack/identity.h"
+#include "engine/trust/identity.h"
 
 #include "engine/run/ending.h"
-#include "engine/run/proof_key.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
+#include "engine/trust/proof_key.h"
 
 static bool counts(const struct resource *r) { return r->state != RES_GONE && r->uid[0] != '\0'; }
 
-/* Whether a machine of that uid proves that this run's login key is its stack's. A key that was made for the stack is in
- * a folder by its uid. */
+/* Whether a machine of that uid proves that this run's login key is its stack's. A key that was made for the stack is
+ * in a folder by its uid. */
 static bool is_proven(struct run *run, const struct resource *r) {
     if (!resource_is_machine(r) || r->proof[0] == '\0') return false;
     struct stack was = run->stack; /* borrowed */
