@@ -491,10 +491,13 @@ int engine_plan(struct engine *e, const struct spec *spec, struct plan *ret, str
     int r = run_open(e, spec, spec->name, &run, err);
     if (r == 0) r = engine_preflight(e, spec, &run->validation.plan, err);
     if (r == 0) r = run_open_offers(run, err);
+    if (r == 0) run->plans = true;
     if (r == 0) r = reconcile(run, &found, err);
-    if (r == 0) r = trust_may_launch(run, err);
+    struct gp_error why = {0};
+    bool refused = r == 0 && trust_may_launch(run, &why) != 0;
     if (r == 0) r = claim_may_go_on(run, err);
     if (r == 0) r = plan_make(run, &found, ret, err);
+    if (r == 0 && refused) strv_take(&ret->notes, xasprintf("'gpuprov up' here does nothing: %s", why.msg));
     run_close(run);
     return r;
 }

@@ -117,7 +117,7 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
 
 /* A verb that only shows or destroys the stack has unproven where a node has no other machine. */
 static bool has_place(const struct run *run, const struct resource *r) {
-    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || run->looking || run->ending);
+    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || run->looking || run->plans || run->ending);
 }
 
 /* Sorts one listed resource: a node, another resource, or gone. */

@@ -93,7 +93,7 @@ int trust_may_launch(struct run *run, struct gp_error *err) {
     struct intent_list open = {0};
     bool missing = false, member = false;
     for (int i = 0; i < run->spec->nodes; i++) {
-        bool there = i < run->n_nodes && run->nodes[i].exists;
+        bool there = i < run->n_nodes && run->nodes[i].exists && run->nodes[i].res.ours != OURS_NOT;
         missing = missing || !there;
         member = member || there;
     }
