@@ -115,9 +115,10 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
     return run_node_save(n, err);
 }
 
-/* A verb that only shows or destroys the stack has unproven where a node has no other machine. */
+/* A verb that only shows or destroys the stack takes an unproven machine where a node has no other. */
 static bool has_place(const struct run *run, const struct resource *r) {
-    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || run->looking || run->plans || run->ending);
+    bool shows = run->looking || run->recalled || run->plans || run->ending;
+    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || shows);
 }
 
 /* Sorts one listed resource: a node, another resource, or gone. */
