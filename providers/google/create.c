@@ -123,6 +123,7 @@ struct launching {
     const struct create_req *req;
     const struct stack *stack;
     char *network; /* of the rule between the nodes; NULL: one node, or an earlier launch made it */
+    bool removed;  /* what the refused request had made, also by an earlier send, is removed */
 };
 
 /* All instances with the names of the intent's request, in any state. */
@@ -155,18 +156,19 @@ static int find(void *ctx, const struct intent *in, struct resource_list *seen, 
 }
 
 /* What a refused gang left behind is deleted before the refusal counts. */
-static int remove_rest(const struct launching *l, const struct intent *in, struct gp_error *err) {
+static int remove_rest(struct launching *l, const struct intent *in, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     struct gp_error why = {0};
     int r = read_back(l, in, &all, &why);
     if (r == 0 && all.list.len > 0) r = google_delete(l->g, &all, &why);
+    l->removed = r == 0;
     if (r == 0) return 0;
     return gp_fail(err, GP_EUNKNOWN, "google %s: the launch failed, and its nodes could not be removed: %.300s",
                    in->zone, why.msg);
 }
 
 /* The deadline and the cards count only as Google has them now. */
-static int check_made(const struct launching *l, const struct intent *in, const struct resource_list *made,
+static int check_made(struct launching *l, const struct intent *in, const struct resource_list *made,
                       struct gp_error *err) {
     const char *lost = NULL;
     GP_AUTO_JSON json_t *body = NULL;
@@ -253,6 +255,8 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
     return r;
 }
 
+static bool is_over(const void *ctx) { return ((const struct launching *)ctx)->removed; }
+
 static struct cloud_launch launch_of(struct launching *l, const struct intent *in) {
     struct cloud_launch c = {.journal = l->g->journal,
                              .cancel = l->g->cancel,
@@ -265,7 +269,8 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
                              .settle_ms = provider_google.settle_ms,
                              .ctx = l,
                              .send = send,
-                             .find = find};
+                             .find = find,
+                             .is_over = is_over};
     cloud_offer_facts(in, &c.price_usd_per_h, &c.gpus);
     return c;
 }

@@ -141,7 +141,8 @@ static int send(const struct cloud_launch *l, bool open, struct resource_list *r
         int r = l->send(l->ctx, l->in, &made, &taken, &why);
         if (r == 0) return commit(l, &made, ret, err);
         if (taken) return open && l->own_names ? own_or_other_run(l, &why, ret, err) : other_run(l, ret, err);
-        if (r != -GP_EUNKNOWN) return !open || settles(&why) ? refuse(l, &why, err) : unknown(&why, err);
+        bool over = !open || settles(&why) || (l->is_over != NULL && l->is_over(l->ctx));
+        if (r != -GP_EUNKNOWN) return over ? refuse(l, &why, err) : unknown(&why, err);
         open = true;
         if (gp_cancelled(l->cancel)) break;
         if (l->resend_s == 0) return search(l, &why, ret, err);

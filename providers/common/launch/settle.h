@@ -27,6 +27,8 @@ struct cloud_launch {
     /* One create call with in->token and in->body. 0: made has the slot_count machines. -GP_EUNKNOWN: the outcome is
        unknown. Else a refusal; *ret_taken: the token or a name is taken by a request that is not this one. */
     int (*send)(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_taken, struct gp_error *err);
+    /* Whether the last refusal is the end of all sends: what they had made is removed. NULL: it never is. */
+    bool (*is_over)(const void *ctx);
     /* Appends what claims to be the intent's machines, by tags. An empty list is not an error and proves nothing. */
     int (*find)(void *ctx, const struct intent *in, struct resource_list *seen, struct gp_error *err);
 };

@@ -87,17 +87,16 @@ def test_nodes_without_the_rule_between_them_get_it(cloud, tmp_path):
 
 
 def test_nodes_of_a_lost_launch_whose_rule_is_refused(cloud, tmp_path):
-    """They are not forgotten: no other gang is launched, and the next `up` uses them."""
+    """The repeated request finds them, and they are deleted, as after a launch whose reply came: the next `up` launches."""
     spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path)
     cloud.rule("POST .*bulkInsert", "drop_after", times=1)
     cloud.rule("POST .*global/firewalls.*-members", "reply", times=None, status=403, obj={"error": {
         "code": 403, "message": "Required 'compute.firewalls.create' permission", "errors": [{"reason": "forbidden"}]}})
-    said = gpuprov("up", spec, code=8)
-    nodes = {name for _, name in cloud.instances}
-    assert len(nodes) == 2 and "firewall rule between them could not be made" in said, said
+    said = gpuprov("up", spec, code=5)
+    assert not cloud.instances and "firewalls.insert: forbidden" in said, said
     cloud.rules.clear()
     gpuprov("up", spec, code=6)
-    assert {name for _, name in cloud.instances} == nodes and any(n.endswith("-members") for n in cloud.firewalls)
+    assert len(cloud.instances) == 2 and any(n.endswith("-members") for n in cloud.firewalls)
     gpuprov("down", "train")
     assert cloud.left() == []
 
