@@ -62,10 +62,9 @@ static void test_the_order_of_offers_decides_nothing(void **state) {
         if (r != 0) fail_msg("%s", err.msg);
         up(f); /* the machines stay where they are */
         assert_int_equal(cloud.creates, bought);
-        forget_all(f); /* with its login key: the same owner finds the machines, and launches none beside them */
+        forget_all(f); /* with its login key: the same owner finds the machines, and up would launch none beside them */
         assert_int_equal(creates_planned(f, &r, &err), 0);
-        assert_int_equal(r, -GP_ENOTFOUND);
-        assert_non_null(strstr(err.msg, "cannot prove"));
+        if (r != 0) fail_msg("%s", err.msg);
     }
 }
 
