@@ -246,7 +246,14 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
             say_other(run, found.earlier_uids.v[i]);
             continue;
         }
-        if (is_of_another(e, run->stack.name, found.earlier_uids.v[i])) continue;
+        if (is_of_another(e, run->stack.name, found.earlier_uids.v[i])) {
+            run_event(
+                run, -1, NODE_ENDING, EVENT_WARN, "destroy",
+                "resources with the name '%s' have the uid %s of another stack of this journal: they are destroyed "
+                "with that one",
+                run->stack.name, found.earlier_uids.v[i]);
+            continue;
+        }
         int one = end_earlier(run, found.earlier_uids.v[i], ret, &why);
         if (r != 0 || one == 0) continue;
         r = one;

@@ -122,18 +122,22 @@ static int know(struct sweep *w, const struct resource *of, struct gc_group *ret
         const struct stack *s = &all.list.items[i];
         if (!str_eq(s->uid, of->uid)) continue;
         r = trust_is_member(w->e->journal, s->uid, &ret->known, err);
-        bool named =
-            str_eq(s->name, of->stack); /* another name with its uid is a copy, which ends no more than itself */
+        /* another name with its uid is a copy, which ends no more than itself */
+        bool named = str_eq(s->name, of->stack);
         if (r == 0 && ret->known && named) ret->known_s = known_deadline(w, s);
     }
     stack_list_clear(&all);
     return r;
 }
 
-static bool any_alive(const struct resource_list *seen, const struct resource_list *of) {
-    for (size_t i = 0; i < of->list.len; i++)
+/* Whether a list shows one of them alive, or does not have its place. */
+static bool any_left(const struct sweep *w, const struct resource_list *seen, const struct resource_list *of) {
+    for (size_t i = 0; i < of->list.len; i++) {
+        const struct resource *r = &of->list.items[i];
+        if (!look_is_seen(w->run, r->provider, r->region)) return true;
         for (size_t k = 0; k < seen->list.len; k++)
-            if (strcmp(seen->list.items[k].id, of->list.items[i].id) == 0 && alive(&seen->list.items[k])) return true;
+            if (strcmp(seen->list.items[k].id, r->id) == 0 && alive(&seen->list.items[k])) return true;
+    }
     return false;
 }
 
@@ -142,7 +146,7 @@ static int end_some(struct sweep *w, const struct resource_list *what, struct gp
     int64_t until = clock_deadline(w->run->end_ms);
     int quiet = 0; /* lists in a row without them */
     for (size_t i = 0; i < what->list.len; i++)
-        run_event(w->run, -1, NODE_ENDING, EVENT_START, "destroy", "%s %s of '%s': past its own deadline",
+        run_event(w->run, -1, NODE_ENDING, EVENT_START, "destroy", "%s %s, and nothing else of '%s'",
                   resource_kind_name(what->list.items[i].kind), what->list.items[i].id, what->list.items[i].stack);
     int r = w->p->ops->destroy(w->p, what, err);
     while (r == 0 && quiet < 2) {
@@ -150,10 +154,9 @@ static int end_some(struct sweep *w, const struct resource_list *what, struct gp
         struct list_req req = {.owner = w->p->owner};
         r = gp_sleep(run_pause_ms(w->run), &w->e->cancel, err);
         if (r == 0) r = look_list(w->run, &w->run->look, w->p, &req, &seen, err);
-        quiet = any_alive(&seen, what) ? 0 : quiet + 1;
+        quiet = any_left(w, &seen, what) ? 0 : quiet + 1;
         if (r == 0 && quiet == 0 && clock_left_ms(until) == 0)
-            r = gp_fail(err, GP_EBILLED,
-                        "%s is past its deadline and does not terminate: check it in the cloud's console",
+            r = gp_fail(err, GP_EBILLED, "%s does not terminate: check it in the cloud's console",
                         what->list.items[0].id);
     }
     for (size_t i = 0; r == 0 && i < what->list.len; i++)

@@ -73,6 +73,13 @@ static int nothing_to_do(struct run *run, struct finding *found, struct up_resul
     return r == 0 ? adopt_stack(run, found, err) : r; /* a machine may have terminated meanwhile */
 }
 
+/* Where this machine's own list decides, nothing has tags: no agent is prompted for a signature. */
+static bool writes_proofs(const struct run *run) {
+    for (size_t i = 0; i < run->providers.len; i++)
+        if (!run->providers.items[i]->ops->own_list) return true;
+    return false;
+}
+
 /* After a launch that was refused everywhere the claim is removed, so that it blocks nobody. */
 static bool was_refused(int r) {
     return r == -GP_ECAPACITY || r == -GP_EQUOTA || r == -GP_EMONEY || r == -GP_EAUTH || r == -GP_EUSAGE;
@@ -110,7 +117,7 @@ int up_get_machines(struct run *run, struct up_result *ret, struct gp_error *err
     if (r == 0) r = nothing_to_do(run, &found, ret, err);
     if (r != 0 || ret->nothing_to_do) return r;
     r = login_key_get(run, !run_any_exists(run), err);
-    if (r == 0) r = run_proof_key(run, true, err);
+    if (r == 0 && writes_proofs(run)) r = run_proof_key(run, true, err);
     if (r == 0) r = settle_launches(run, &found, err);
     if (r == 0) r = extras_end(run, &found, err);
     if (r == 0) r = launch(run, err);

@@ -8,6 +8,7 @@
 #include "engine/proof/node_target.h"
 #include "engine/run/login_key.h"
 #include "engine/run/pool.h"
+#include "engine/trust/trust.h"
 
 #define LOOK_MS 30000
 #define AGAIN_MS 20000 /* for one reconnect of a question */
@@ -35,6 +36,7 @@ int job_nodes_open(struct run *run, int64_t ms, struct job_nodes *ret, struct gp
         one->limit_ms = ms;
         there += i < n && one->exists;
     }
+    if (there == 0 && trust_no_node(run, err) != 0) return -(int)GP_ENOTFOUND;
     if (there == 0)
         return gp_fail(err, GP_ENOTFOUND, "there is no stack '%s' with nodes: run 'gpuprov up' to launch it",
                        run->stack.name);

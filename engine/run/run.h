@@ -75,7 +75,8 @@ struct run {
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */
     bool named_only;           /* down, of an earlier stack: only resources whose tags have the stack's name */
-    bool plans;                /* plan: it changes nothing, so unproven machines are shown as nodes */
+    bool plans;                /* plan: it changes nothing */
+    bool shows_unproven;       /* as of the last reconcile: unproven machines are nodes where there is no other */
     bool looking;              /* status: a place that cannot be queried is shown from the journal */
     bool recalled;             /* the resources are the journal's own: they are not recorded again */
     struct gp_error unwritten; /* ending, or without the lock: the first record that could not be written */

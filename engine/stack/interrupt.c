@@ -32,7 +32,8 @@ static int find_made(struct provider *p, const struct run *run, const struct int
     return r;
 }
 
-/* *ret_known: all of it was found and is in the journal now. */
+/* *ret_known: as many machines as were requested are listed. Their intent stays open: a list does not prove whose they
+ * are, and the next run repeats the request. */
 static int look_for(const struct run *run, const struct intent *in, struct gp_cancel *none, bool *ret_known,
                     struct gp_error *err) {
     const struct provider_ops *ops = provider_find(in->provider);
@@ -56,7 +57,8 @@ static int look_for(const struct run *run, const struct intent *in, struct gp_ca
     }
     for (size_t i = 0; i < made.list.len; i++) engine_note_resource(run->e, &made.list.items[i], true);
     if (r == 0 && *ret_known)
-        run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle", "the launch under way (nodes %d..%d) succeeded",
+        run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "settle",
+                  "the launch under way (nodes %d..%d) is listed: the next 'gpuprov up' goes on with it",
                   in->slot_first, in->slot_first + in->slot_count - 1);
     ops->close(p);
     return r;

@@ -115,10 +115,8 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
     return run_node_save(n, err);
 }
 
-/* A verb that only shows or destroys the stack takes an unproven machine where a node has no other. */
 static bool has_place(const struct run *run, const struct resource *r) {
-    bool shows = run->looking || run->recalled || run->plans || run->ending;
-    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || shows);
+    return (r->state == RES_PENDING || r->state == RES_RUNNING) && (r->ours != OURS_NOT || run->shows_unproven);
 }
 
 /* Sorts one listed resource: a node, another resource, or gone. */
@@ -155,26 +153,47 @@ static int sum_up(const struct run *run, struct finding *found, struct gp_error 
     return journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &found->unknown, err);
 }
 
-/* Records a listed resource and sorts it. */
-static int take(struct run *run, const struct resource *seen, struct gp_error *err) {
-    struct resource r = {0};
-    resource_copy(&r, seen);
-    if (resource_is_machine(&r) && str_eq(r.uid, run->stack.uid)) trust_machine(run, &r);
-    int rc = run->recalled ? 0 : journal_resource_put(run->e->journal, &r, err);
-    place(run, &r);
-    resource_clear(&r);
-    return rc;
+/* Copies the listed resources, and decides which machines are the stack's. */
+static void judge(struct run *run, const struct resource_list *seen, struct resource_list *ret) {
+    for (size_t i = 0; i < seen->list.len; i++) {
+        resource_list_add(ret, &seen->list.items[i]);
+        struct resource *r = &ret->list.items[i];
+        if (resource_is_machine(r) && str_eq(r->uid, run->stack.uid)) trust_machine(run, r);
+    }
+}
+
+/* A verb that only shows or destroys the stack has unproven machines as nodes. `plan` has them where `up` launches
+ * nothing because of them. */
+static int choose_what_to_show(struct run *run, const struct resource_list *all, struct gp_error *err) {
+    bool member = false;
+    run->shows_unproven = run->looking || run->recalled || run->ending;
+    for (size_t i = 0; i < all->list.len; i++) {
+        const struct resource *r = &all->list.items[i];
+        member = member || (has_slot(run, r) && r->ours != OURS_NOT && r->state != RES_GONE);
+    }
+    int r = run->plans && !member && run->stack.uid != NULL
+                ? trust_is_member(run->e->journal, run->stack.uid, &member, err)
+                : 0;
+    run->shows_unproven = run->shows_unproven || (run->plans && !member);
+    return r;
 }
 
 static int record(struct run *run, const struct resource_list *seen, struct finding *found, struct gp_error *err) {
     struct gp_error why = {0};
+    GP_AUTO_RESOURCES struct resource_list all = {0};
     int r = identity_take(run, seen, &found->ended_uid, err);
     if (r != 0) return r;
     resource_list_clear(&run->others);
     resource_list_clear(&run->unproven);
     for (int i = 0; i < run->n_nodes; i++) run->nodes[i].exists = false;
-    for (size_t i = 0; r == 0 && i < seen->list.len; i++)
-        r = ending_wrote(run, take(run, &seen->list.items[i], &why), &why);
+    judge(run, seen, &all);
+    r = ending_wrote(run, choose_what_to_show(run, &all, &why), &why);
+    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
+        const struct resource *one = &all.list.items[i];
+        int put = run->recalled ? 0 : journal_resource_put(run->e->journal, one, &why);
+        r = ending_wrote(run, put, &why);
+        place(run, one);
+    }
     for (int i = 0; r == 0 && i < run->n_nodes; i++) {
         run->nodes[i].rec.slot = i;
         r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);

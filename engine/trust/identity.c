@@ -11,12 +11,23 @@
 
 static bool counts(const struct resource *r) { return r->state != RES_GONE && r->uid[0] != '\0'; }
 
+/* A key that was loaded for another uid's folder is not this one's. */
+static void forget_key(struct run *run) {
+    if (run->spec != NULL && run->spec->access.key != NULL) return;
+    proof_key_clear(&run->proof);
+    gp_error_clear(&run->no_proof);
+    secret_clear(&run->login.key);
+    free(run->login.pubkey);
+    run->login.pubkey = NULL;
+}
+
 /* Whether a machine of that uid proves that this run's login key is its stack's. A key that was made for the stack is
  * in a folder by its uid. */
 static bool is_proven(struct run *run, const struct resource *r) {
     if (!resource_is_machine(r) || r->proof[0] == '\0') return false;
     struct stack was = run->stack; /* borrowed */
     run->stack.uid = r->uid;
+    forget_key(run);
     bool proven = run_has_proof_key(run) && proof_machine_holds(&run->proof, r);
     run->stack = was;
     return proven;
@@ -55,16 +66,6 @@ static const struct resource *claim_of(const struct resource_list *seen, const s
         if (counts(c) && c->claim && strcmp(c->uid, r->uid) == 0) return c;
     }
     return r;
-}
-
-/* A key that was loaded for another uid's folder is not this one's. */
-static void forget_key(struct run *run) {
-    if (run->spec != NULL && run->spec->access.key != NULL) return;
-    proof_key_clear(&run->proof);
-    gp_error_clear(&run->no_proof);
-    secret_clear(&run->login.key);
-    free(run->login.pubkey);
-    run->login.pubkey = NULL;
 }
 
 int identity_take(struct run *run, const struct resource_list *seen, char **ret_ended, struct gp_error *err) {

@@ -124,8 +124,8 @@ ROOMS = {
     # Jobs on ready nodes: over the engine's verbs up and down.
     "engine/job": (["jobs.h", "job_follow.h", "job_state.h"],
                    CORE + ["templates", "bootstrap", "providers/provider.*", "providers/bucket", "validate", "engine/run",
-                           "engine/stack", "engine/proof", "engine/transfer", "engine/engine.*", "engine/internal.*",
-                           "engine/job/copy", "engine/job/job_seen.*"]),
+                           "engine/trust", "engine/stack", "engine/proof", "engine/transfer", "engine/engine.*",
+                           "engine/internal.*", "engine/job/copy", "engine/job/job_seen.*"]),
     # Statements about nodes for other programs.
     "engine/certificate": (ALL, CORE + ["providers/http*", "validate", "engine/engine.*", "engine/internal.*"]),
     "engine": (["plan_file.h"],

@@ -68,6 +68,34 @@ static void test_the_order_of_offers_decides_nothing(void **state) {
     }
 }
 
+/* A foreign machine with the tags of a node that is gone: `plan` and `up` with the journal launch another one. */
+static void test_a_copy_is_no_node(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    int r = 0;
+    load(f, AWS_FIRST);
+    up(f);
+    int bought = cloud.creates, nodes = running();
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].slot == 0) cloud.things.list.items[i].state = RES_GONE;
+    struct resource *genuine = NULL;
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (cloud.things.list.items[i].slot == 0) genuine = &cloud.things.list.items[i];
+    assert_non_null(genuine);
+    struct resource copy = {0};
+    resource_copy(&copy, genuine);
+    resource_set(&copy.id, "h-0");
+    copy.state = RES_RUNNING;
+    vec_push(&cloud.things.list, copy);
+    assert_int_equal(creates_planned(f, &r, &err), 1);
+    if (r != 0) fail_msg("%s", err.msg);
+    struct up_result res = {0};
+    assert_int_equal(engine_up(f->e, f->spec, &res, &err), -GP_EREACH);
+    up_result_clear(&res);
+    assert_int_equal(cloud.creates, bought + 1);
+    assert_int_equal(running(), nodes + 1); /* and the copy is left alone */
+}
+
 static void remember(struct fixture *f, const char *owner, const char *uid) {
     struct gp_error err = {0};
     struct stack s = {.owner = xstrdup(owner),
@@ -263,6 +291,7 @@ static void test_the_principal_of_another_cloud_is_no_stranger(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_order_of_offers_decides_nothing, setup_principals, finish),
+        cmocka_unit_test_setup_teardown(test_a_copy_is_no_node, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_two_owners_are_an_error, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_a_stack_at_two_clouds_has_one_owner, setup_principals, finish),
         cmocka_unit_test_setup_teardown(test_one_stack_at_two_clouds_is_no_conflict, setup_principals, finish),
