@@ -107,7 +107,7 @@ enum tree_state {
 /* Works for a few milliseconds on this side's files; the first call of a giver lists all of root. */
 int tree_work(struct tree_side *s, enum tree_state *ret, struct gp_error *err);
 void tree_ping(struct tree_side *s);   /* so that the other side knows we are alive, and how far this one is */
-void tree_looked(struct tree_side *s); /* an entry was looked at: a tree_beat says so */
+void tree_looked(struct tree_side *s); /* counts one entry; the next tree_beat reports the count */
 void tree_fail(struct tree_side *s, const struct gp_error *why); /* reports it to the other side */
 /* The error came from the other side. */
 bool tree_side_remote(const struct tree_side *s);
