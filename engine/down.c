@@ -15,6 +15,7 @@
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
+#include "engine/trust/trust.h"
 
 /* The journal's resources, for when no provider could be queried. */
 static void remembered(struct engine *e, const char *name, struct down_result *ret) {
@@ -81,6 +82,7 @@ static int end_their_machines(struct run *run) {
             const struct resource *r = &run->others.list.items[k];
             bool machine = r->kind == RES_INSTANCE && r->state != RES_GONE && r->state != RES_STOPPING;
             if (!machine || !str_eq(r->provider, p->ops->name) || str_eq(r->uid, run->stack.uid)) continue;
+            if (trust_is_of_another(run->e->journal, run->stack.name, r->uid)) continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */
             run_event(run, -1, NODE_ENDING, EVENT_START, "destroy", "%s %s", resource_kind_name(r->kind), r->id);
         }
@@ -215,16 +217,6 @@ static void say_other(struct run *run, const char *uid) {
               uid, run->stack.name);
 }
 
-/* The journal has that uid under another name: what has it and this name is a copy, which ends with that stack. */
-static bool is_of_another(struct engine *e, const char *name, const char *uid) {
-    struct stack_list all = {0};
-    bool another = journal_stacks(e->journal, &all, NULL) != 0; /* not known: it is left alone */
-    for (size_t i = 0; i < all.list.len; i++)
-        another = another || (str_eq(all.list.items[i].uid, uid) && !str_eq(all.list.items[i].name, name));
-    stack_list_clear(&all);
-    return another;
-}
-
 static int destroy_all(struct engine *e, const struct down_req *req, struct run **ret_run, struct down_result *ret,
                        struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
@@ -246,7 +238,7 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
             say_other(run, found.earlier_uids.v[i]);
             continue;
         }
-        if (is_of_another(e, run->stack.name, found.earlier_uids.v[i])) {
+        if (trust_is_of_another(e->journal, run->stack.name, found.earlier_uids.v[i])) {
             run_event(
                 run, -1, NODE_ENDING, EVENT_WARN, "destroy",
                 "resources with the name '%s' have the uid %s of another stack of this journal: they are destroyed "

@@ -15,6 +15,7 @@
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
+#include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
 #include "engine/stack/adopt.h"
 #include "engine/stack/cost.h"
@@ -112,8 +113,8 @@ static int64_t known_deadline(struct sweep *w, const struct stack *s) {
     return deadline_s != 0 ? deadline_s : s->expires_s;
 }
 
-/* Whether this journal launched the stack, or has adopted it with a proof. A stack that only lists have shown is not
- * known: its deadline may have moved since. */
+/* Whether this journal launched nodes of the stack. The deadline of one that it has adopted, or that only lists have
+ * shown, may come from an edited tag. */
 static int know(struct sweep *w, const struct resource *of, struct gc_group *ret, struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(w->e->journal, &all, err);
@@ -121,7 +122,7 @@ static int know(struct sweep *w, const struct resource *of, struct gc_group *ret
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         const struct stack *s = &all.list.items[i];
         if (!str_eq(s->uid, of->uid)) continue;
-        r = trust_is_member(w->e->journal, s->uid, &ret->known, err);
+        r = trust_launched_here(w->e->journal, s->uid, &ret->known, err);
         /* another name with its uid is a copy, which ends no more than itself */
         bool named = str_eq(s->name, of->stack);
         if (r == 0 && ret->known && named) ret->known_s = known_deadline(w, s);
@@ -357,10 +358,10 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
     /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
-    bool over = false, member = false;
-    if (r == 0) r = trust_is_member(e->journal, s->uid, &member, err);
-    /* of a stack that only lists have shown, each machine has its own deadline (sweep_uid) */
-    bool counts = member || (run != NULL && run->unproven.list.len == 0);
+    bool over = false, launched = false;
+    if (r == 0) r = trust_launched_here(e->journal, s->uid, &launched, err);
+    /* of a stack that was launched elsewhere each machine has its own deadline (sweep_uid) */
+    bool counts = launched || (run != NULL && run->unproven.list.len == 0 && !run_any_exists(run));
     if (r == 0 && counts && str_eq(run->stack.uid, s->uid)) {
         int64_t local_s = clock_wall_s(), skew_s = run_cloud_s(run, run->stack.provider) - local_s;
         over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;

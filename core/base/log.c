@@ -83,7 +83,10 @@ void log_trace(enum log_part part, const char *fmt, ...) {
 }
 
 /* PEM's first and last lines are no secret, and messages about keys have them. */
-static bool is_mark(const struct secret *value) { return value->len < 64 && str_starts(secret_reveal(value), "-----"); }
+static bool is_mark(const struct secret *value) {
+    const char *text = secret_reveal(value);
+    return value->len < 64 && (str_starts(text, "-----BEGIN ") || str_starts(text, "-----END "));
+}
 
 /* One value has one entry: the later text replaces none. */
 static void hide(const struct secret *value, const char *shown) {

@@ -98,7 +98,8 @@ static int remembered(const struct run *run, const char *provider, const struct 
 static void recognize(const struct resource_list *known, struct resource *r) {
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
-        if (strcmp(k->id, r->id) != 0) continue;
+        bool hearsay = resource_is_machine(k) && k->ours == OURS_NOT; /* from the tags that it had once */
+        if (hearsay || strcmp(k->id, r->id) != 0) continue;
         resource_set(&r->owner, k->owner);
         resource_set(&r->stack, k->stack);
         resource_set(&r->uid, k->uid);

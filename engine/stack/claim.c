@@ -12,6 +12,7 @@
 #include "engine/stack/forget.h"
 #include "engine/stack/reconcile.h"
 #include "engine/stack/teardown.h"
+#include "engine/trust/trust.h"
 
 #define ADOPTED_TTL_S 60 /* rounding and clocks: a smaller difference is none */
 
@@ -278,6 +279,11 @@ int claim_take(struct run *run, struct gp_error *err) {
     struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
     int r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
+    if (trust_is_of_another(run->e->journal, run->stack.name, run->stack.uid))
+        return gp_fail(err, GP_EEXISTS,
+                       "the claim of '%s' at %s has the uid of another stack of this journal (%s), so somebody copied "
+                       "its tags: remove that claim in the cloud's console, or choose another name",
+                       run->stack.name, home->ops->name, run->stack.uid);
     if (continued && !str_eq(before, run->stack.uid)) return not_continued(run, err);
     if (home->ops->unique_claim) r = is_anothers(run, &run->shares_claim, err);
     if (r == 0 && before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);

@@ -26,9 +26,10 @@ struct span {
 static bool is_written(struct run *run, const struct resource *r) {
     const struct stack *st = &run->stack;
     const struct provider_ops *ops = provider_find(r->provider);
-    if (st->expires_s == 0 || (ops != NULL && ops->own_list)) return true;
+    if (ops != NULL && ops->own_list) return true;
+    if (run->takes_deadline || st->expires_s == 0) return trust_deadline(run, r);
     if (llabs(r->expires_s - st->expires_s) <= SAME_S || r->expires_s == st->moving_s) return true;
-    return (run->takes_deadline || r->expires_s > st->expires_s) && trust_deadline(run, r);
+    return r->expires_s > st->expires_s && trust_deadline(run, r);
 }
 
 /* Unproven machines have no say in the stack's deadline. */

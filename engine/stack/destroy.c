@@ -9,7 +9,7 @@
 #include "engine/run/run_event.h"
 
 bool destroy_is_ours(const struct run *run, const struct resource *r) {
-    return run->stack.uid == NULL || strcmp(r->uid, run->stack.uid) == 0;
+    return run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0;
 }
 
 static bool provider_is_seen(const struct run *run, const char *name) {

@@ -154,6 +154,9 @@ static bool listed(const struct resource_list *seen, const struct resource *r) {
     return false;
 }
 
+/* The journal has it from tags that it had once: without them it may be anybody's. */
+static bool is_hearsay(const struct resource *r) { return resource_is_machine(r) && r->ours == OURS_NOT; }
+
 /* Resources that the journal has and the cloud does not list may be filtered out or late. They are destroyed by their
  * ids, and the list counts only after the settling time. */
 static int end_unlisted(struct teardown *t, const struct resource_list *seen, struct gp_error *err) {
@@ -163,7 +166,7 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen, st
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     struct resource_list missing = {0};
     for (size_t i = 0; r == 0 && i < known.list.len; i++)
-        if (alive(&known.list.items[i]) && !listed(seen, &known.list.items[i]) &&
+        if (alive(&known.list.items[i]) && !is_hearsay(&known.list.items[i]) && !listed(seen, &known.list.items[i]) &&
             look_allows(run->e, known.list.items[i].provider, known.list.items[i].region))
             vec_push(&missing.list, known.list.items[i]); /* borrowed */
     if (r == 0 && missing.list.len > 0) {

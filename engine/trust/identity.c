@@ -8,6 +8,7 @@
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/trust/proof_key.h"
+#include "engine/trust/trust.h"
 
 static bool counts(const struct resource *r) { return r->state != RES_GONE && r->uid[0] != '\0'; }
 
@@ -42,7 +43,7 @@ static const struct resource *choose(struct run *run, const struct resource_list
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
         int its = counts(r) ? rank(run, r) : -1;
-        if (its <= best_rank) continue;
+        if (its <= best_rank || trust_is_of_another(run->e->journal, run->stack.name, r->uid)) continue;
         best = r;
         best_rank = its;
     }

@@ -73,6 +73,25 @@ static int cannot_prove(struct run *run, const struct resource *r, struct gp_err
                    n != 0 ? "" : ", and the journal of its launch is not here", run->stack.name);
 }
 
+bool trust_is_of_another(struct journal *j, const char *name, const char *uid) {
+    struct stack_list all = {0};
+    bool another = journal_stacks(j, &all, NULL) != 0;
+    for (size_t i = 0; i < all.list.len; i++)
+        another = another || (str_eq(all.list.items[i].uid, uid) && !str_eq(all.list.items[i].name, name));
+    stack_list_clear(&all);
+    return another;
+}
+
+int trust_launched_here(struct journal *j, const char *uid, bool *ret, struct gp_error *err) {
+    struct intent_list all = {0};
+    *ret = false;
+    int r = journal_intents(j, uid, 1u << INTENT_DONE | 1u << INTENT_OPEN, &all, err);
+    for (size_t i = 0; i < all.list.len; i++)
+        *ret = *ret || all.list.items[i].kind == RES_INSTANCE || all.list.items[i].kind == RES_HOST;
+    intent_list_clear(&all);
+    return r;
+}
+
 int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     struct intent_list all = {0};
