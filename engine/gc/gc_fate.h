@@ -20,9 +20,9 @@ struct gc_fate {
     struct resource_list some; /* else these alone; borrowed, freed by vec_free */
 };
 bool gc_fate_in_group(const struct resource *r, const struct resource *of);
-/* At now_s. Of a stack that this journal launched: all of it at its deadline; before it only machines that nothing proves
- * to be the stack's, each at its own. Of any other: each machine at its own deadline, and everything once no machine
- * is left to wait for; what a tombstone names at any time. */
+/* At now_s. Of a stack that this journal launched: all of it at its deadline; before it only machines that nothing
+ * proves to be the stack's, each at its own. Of any other: each machine at its own deadline, and everything once no
+ * machine is left to wait for; what a tombstone names at any time. */
 void gc_fate_find(const struct gc_group *g, int64_t now_s, struct gc_fate *ret);
 
 #endif
