@@ -20,7 +20,8 @@
 #define WORDS_USUAL ((size_t)1 << 20) /* 8 MiB an array */
 #define WORDS_MIN ((size_t)1 << 16)
 /* 64 MiB an array. The largest caches of a core's share need 48 MiB (EPYC 9684X: 1152 MiB for 96 cores). A virtual
- * machine of 2 cores that shows the 300 MiB of its host would touch 3.6 GiB, which took it half a minute beside others. */
+ * machine of 2 cores that shows the 300 MiB of its host would touch 3.6 GiB, which took it half a minute beside
+ * others. */
 #define WORDS_MOST ((size_t)8 << 20)
 #define ROUNDS_MAX 20
 #define TIME_MS 1000
