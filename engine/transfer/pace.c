@@ -38,3 +38,5 @@ enum pace_fate pace_take(struct pace *p, int64_t waited_ms, const struct tree_wo
     if (p->end_ms <= 0) return PACE_OVER;
     return p->stall_ms <= 0 ? PACE_STALLED : PACE_GOES_ON;
 }
+
+bool pace_progressed(const struct pace *p) { return stall_worth_ms(&p->seen) >= PACE_STALL_MS; }

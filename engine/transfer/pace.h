@@ -27,5 +27,7 @@ void pace_init(struct pace *p, bool endless);
 void pace_begin(struct pace *p);
 /* After waited_ms of waiting the attempt has done so much in all. */
 enum pace_fate pace_take(struct pace *p, int64_t waited_ms, const struct tree_work *so_far);
+/* Whether the attempt did as much as PACE_STALL_MS ask: however long it took, another is worth its while. */
+bool pace_progressed(const struct pace *p);
 
 #endif

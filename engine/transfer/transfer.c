@@ -224,7 +224,7 @@ static int transfer(struct transfer *t, make_side *make, const void *of, struct 
         if (rc != 0 || fate == FATE_ENDED) break;
         if (clock_left_ms(end) == 0) return too_late(t, "", err);
         if (moved > 0 || clock_ms() - begun > LOST_AGAIN_MS) lost = 0;
-        if (clock_ms() - begun > TREE_SILENT_MS + LOST_AGAIN_MS) silent = 0;
+        if (pace_progressed(t->pace)) silent = 0;
         rc = fate != FATE_LOST ? still_silent(l, fate, ++silent, err) : 0;
         if (rc != 0) break;
         t->left_ms = clock_ms();

@@ -8,6 +8,7 @@ import pytest
 
 from clock import Clock
 from conftest import Gpuprov, built_program
+from hostile_agent import BEGIN, DATA, FILE, LIST, LISTED, MAGIC, entry, frame
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -27,25 +28,20 @@ def sh_print(data):
     return "printf '%s'" % "".join(rf"\{byte:03o}" for byte in data)
 
 
-def frame(kind, payload):
-    return struct.pack("<BI", kind, len(payload)) + payload
-
-
-GREETING = sh_print(b"\0gpuprov-tree 1\n")
+GREETING = sh_print(MAGIC)
 PING = sh_print(frame(17, bytes(16)))
 NOTE = sh_print(frame(15, b"\1" + struct.pack("<I", 7) + b"waiting"))
 # one file of 16 MiB; then, as it is wanted, its beginning, and a frame of 1 MiB
-LIST = sh_print(frame(1, b"\0") + frame(3, b"f\0" + struct.pack("<IQQII", 0o600, 16 << 20, 0, 0, 1) + b"f") +
-                frame(4, struct.pack("<IBQ", 1, 0, 0)))
-FILE = sh_print(frame(7, bytes(12)) + struct.pack("<BI", 8, 1 << 20))
+ONE = sh_print(frame(BEGIN, b"\0") + frame(LIST, entry("f", "f", 16 << 20)) + frame(LISTED, struct.pack("<IBQ", 1, 0, 0)))
+PART = sh_print(frame(FILE, bytes(12)) + struct.pack("<BI", DATA, 1 << 20))
 HOSTILE = {
     "silent": "while sleep 0.2; do echo >&2; done",
     "ping": f"{GREETING}; while {PING}; do sleep 0.2; done",
     "closed": f"exec <&-; {GREETING}; while {PING}; do sleep 0.2; done",
     "note": f"{GREETING}; while {NOTE}; do sleep 0.2; done",
     "noise": "while printf x; do sleep 0.2; done",
-    "byte": f"{GREETING}; {LIST}; sleep 0.3; {FILE}; while printf x; do sleep 0.2; done",
-    "dies": f"{GREETING}; {LIST}; sleep 0.3; {FILE}; head -c 1048576 /dev/zero; kill -9 $$",
+    "byte": f"{GREETING}; {ONE}; sleep 0.3; {PART}; while printf x; do sleep 0.2; done",
+    "dies": f"{GREETING}; {ONE}; sleep 0.3; {PART}; head -c 1048576 /dev/zero; kill -9 $$",
 }
 SLOW = ("\"$0.real\" \"$@\" | python3 -c 'import os, time; [(os.write(1, d), time.sleep(0.02)) for d in "
         "iter(lambda: os.read(0, 4096), b\"\")]'")

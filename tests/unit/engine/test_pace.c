@@ -81,6 +81,23 @@ static void attempts_share_the_end(void **state) {
     assert_int_equal(pace_take(&p, 0, &none), PACE_OVER);
 }
 
+static void an_attempt_counts_by_what_it_did(void **state) {
+    (void)state;
+    struct pace p;
+    pace_init(&p, false);
+    pace_begin(&p);
+    (void)pace_take(&p, 1000, &(struct tree_work){.bytes = PACE_STALL_BYTES - 1});
+    assert_false(pace_progressed(&p));
+    (void)pace_take(&p, 1000, &(struct tree_work){.bytes = PACE_STALL_BYTES});
+    assert_true(pace_progressed(&p));
+    pace_begin(&p);
+    (void)pace_take(&p, 3600000, &(struct tree_work){.bytes = 10}); /* long, and nothing */
+    assert_false(pace_progressed(&p));
+    pace_begin(&p);
+    (void)pace_take(&p, 1000, &(struct tree_work){.entries = 60});
+    assert_true(pace_progressed(&p));
+}
+
 static void numbers_out_of_range(void **state) {
     (void)state;
     struct pace p;
@@ -100,8 +117,11 @@ static void numbers_out_of_range(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_but_honest), cmocka_unit_test(nothing_moves),
-                                       cmocka_unit_test(too_little_in_all), cmocka_unit_test(attempts_share_the_end),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_but_honest),
+                                       cmocka_unit_test(nothing_moves),
+                                       cmocka_unit_test(too_little_in_all),
+                                       cmocka_unit_test(attempts_share_the_end),
+                                       cmocka_unit_test(an_attempt_counts_by_what_it_did),
                                        cmocka_unit_test(numbers_out_of_range)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
