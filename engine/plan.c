@@ -6,7 +6,7 @@
 #include "engine/plan.h"
 
 #include "base/json.h"
-#include "engine/job/job_seen.h"
+#include "engine/job/seen/job_seen.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"

@@ -5,7 +5,7 @@
 #include "engine/view.h"
 
 #include "engine/drift.h"
-#include "engine/job/job_seen.h"
+#include "engine/job/seen/job_seen.h"
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"

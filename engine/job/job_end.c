@@ -10,13 +10,24 @@
 #include "engine/job/job_recover.h"
 #include "engine/run/stack_dir.h"
 
-#define VERSION 1
+#define VERSION 2
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define RANKS_MAX 65536
 #define COUNT_MAX (INT64_MAX / 2)
 
+void job_owed_add(struct job_owed_list *to, int rank, const char *machine) {
+    struct job_owed one = {.rank = rank, .machine = xstrdup(machine)};
+    vec_push(&to->list, one);
+}
+
+void job_owed_clear(struct job_owed_list *owed) {
+    for (size_t i = 0; i < owed->list.len; i++) free(owed->list.items[i].machine);
+    vec_free(&owed->list);
+}
+
 void job_end_clear(struct job_end *end) {
     job_result_clear(&end->job);
+    job_owed_clear(&end->owed);
     *end = (struct job_end){0};
 }
 
@@ -89,7 +100,16 @@ static json_t *replaced_json(const struct job_result *job) {
     return list;
 }
 
-json_t *job_end_json(const struct stack *stack, const struct job_result *job, const struct gp_error *why) {
+static json_t *owed_json(const struct job_owed_list *owed) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < owed->list.len; i++)
+        json_array_append_new(list, json_pack("{s:i, s:o}", "rank", owed->list.items[i].rank, "machine",
+                                              json_any_text(owed->list.items[i].machine)));
+    return list;
+}
+
+json_t *job_end_json(const struct stack *stack, const struct job_result *job, const struct gp_error *why,
+                     const struct job_owed_list *owed) {
     const struct job_outcome *o = &job->outcome;
     json_t *error = why->code == GP_OK
                         ? json_null()
@@ -99,18 +119,18 @@ json_t *job_end_json(const struct stack *stack, const struct job_result *job, co
                           (int)job->deadline, "failed", o->failed >= 0 ? json_integer(o->failed) : json_null(), "ranks",
                           ranks_json(o), "fetched", fetched_json(job), "stored", stored_json(job), "health",
                           health_json(job), "recovered", job->recovered, "replaced", replaced_json(job));
-    return json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", VERSION, "stack", stack->name, "uid", stack->uid, "error",
-                     error, "job", j);
+    return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o}", "version", VERSION, "stack", stack->name, "uid", stack->uid,
+                     "error", error, "job", j, "owed", owed_json(owed));
 }
 
 int job_end_write(const struct engine *e, const struct stack *stack, const struct job_result *job,
-                  const struct gp_error *why, struct gp_error *err) {
+                  const struct gp_error *why, const struct job_owed_list *owed, struct gp_error *err) {
     GP_AUTO_FREE char *dir = NULL;
     int r = stack_dir_path(e, stack->uid, &dir, err);
     if (r == 0) r = fs_mkdirs(dir, 0700, err);
     if (r != 0) return r;
     GP_AUTO_FREE char *path = fs_join(dir, STACK_DIR_JOB_END);
-    GP_AUTO_JSON json_t *j = job_end_json(stack, job, why);
+    GP_AUTO_JSON json_t *j = job_end_json(stack, job, why, owed);
     GP_AUTO_FREE char *text = json_text(j, 1);
     return fs_write_atomic(path, text, strlen(text), 0600, err);
 }
@@ -347,16 +367,27 @@ static bool take_error(const json_t *j, struct gp_error *ret, struct gp_error *e
     return !in.bad;
 }
 
+static bool take_owed(struct reader *in, struct job_owed_list *ret) {
+    const json_t *all = list(in, "owed", RANKS_MAX);
+    for (size_t i = 0; !in->bad && i < json_array_size(all); i++) {
+        struct reader one = reader_of(json_array_get(all, i), "owed.", "rank machine", in->err);
+        int rank = (int)number(&one, "rank", 0, RANKS_MAX);
+        job_owed_add(ret, rank, text(&one, "machine"));
+        in->bad = one.bad;
+    }
+    return !in->bad;
+}
+
 static bool take_whole(const json_t *j, const struct stack *stack, struct job_end *ret, struct gp_error *err) {
     struct reader in = {.j = j, .where = "", .err = err};
     if (!json_is_object(j)) refuse(&in, "", "is no object");
     else if (number(&in, "version", 1, INT32_MAX) != VERSION)
         refuse(&in, "version", "is that of another version of gpuprov");
-    if (!in.bad) in = reader_of(j, "", "version stack uid error job", err);
+    if (!in.bad) in = reader_of(j, "", "version stack uid error job owed", err);
     if (strcmp(text(&in, "stack"), stack->name) != 0) refuse(&in, "stack", "is another stack");
     if (strcmp(text(&in, "uid"), stack->uid) != 0) refuse(&in, "uid", "is that of another stack");
     return !in.bad && take_error(json_object_get(j, "error"), &ret->why, err) &&
-           take_job(json_object_get(j, "job"), &ret->job, err);
+           take_job(json_object_get(j, "job"), &ret->job, err) && take_owed(&in, &ret->owed);
 }
 
 int job_end_decode(const char *text, size_t n, const struct stack *stack, struct job_end *ret, struct gp_error *err) {

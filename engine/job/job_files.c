@@ -254,6 +254,7 @@ static int add_place(struct fetch *f, const char *path, const char *to, struct g
     int r = job_bucket_mark(&of, to, &p.new_mark, err);
     if (r != 0) {
         f->left = true;
+        for (size_t i = 0; i < f->all->len; i++) f->all->items[i].owes = true;
         return r;
     }
     for (size_t i = 0; i < f->all->len; i++) {
@@ -278,13 +279,17 @@ static int report_place(struct fetch *f, size_t path, struct gp_error *err) {
         if (o->path != path) continue;
         n++;
         absent += o->rc == -GP_ENOTFOUND;
+        struct job_node *j = &f->all->items[o->rank];
         note(f->ret, o);
         if (o->rc == 0) job_copy_say_done(o, p->path);
+        j->owes = j->owes || o->stats.left_out > 0 || o->rc == -GP_ECANCELLED;
         if (o->rc == 0 || o->rc == -GP_ENOTFOUND || o->rc == -GP_ECANCELLED) continue;
         run_event(f->all->run, o->rank, NODE_READY, EVENT_WARN, "files", "could not fetch '%s': %s", p->path,
                   o->err.msg);
         /* after Ctrl-C a node that does not answer keeps nothing */
-        f->left = f->left || !(f->all->items[o->rank].gone || (f->ret->stopped && was_lost(f, o->rank)));
+        bool left = !(j->gone || (f->ret->stopped && was_lost(f, o->rank)));
+        f->left = f->left || left;
+        j->owes = j->owes || left;
         r = keep_first(r, o->rc, &o->err, err);
     }
     if (p->new_mark && absent == n) job_bucket_unmark(&of, p->to); /* nothing can have come */
@@ -329,6 +334,7 @@ int job_files_fetch(struct job_nodes *all, const struct spec_job *job, int64_t l
                     bool *ret_left, struct gp_error *err) {
     GP_CLEANUP(fetch_clear) struct fetch f = {.all = all, .ret = ret, .b.limit_ms = limit_ms};
     GP_AUTO_STR struct str missing = {0};
+    for (size_t i = 0; i < all->len; i++) all->items[i].owes = false;
     int r = fetch_all(&f, job, err);
     *ret_left = f.left || f.cancelled;
     if (!f.cancelled) return r;

@@ -19,7 +19,8 @@ int job_files_send(struct job_nodes *all, const struct spec_job *job, struct gp_
  * ended its machine, and a folder that another copy uses for minutes; e->cancel ends all of it (-GP_ECANCELLED).
  * limit_ms: for all files of a node, repetitions included; 0: that of transfer/pace.h. A node that has used up its time
  * (-GP_ETIMEOUT) keeps no other waiting.
- * *ret_left: files that could not be fetched are still on a node. */
+ * *ret_left: files that could not be fetched are still on a node; job_node.owes: on which ones, and where files were
+ * left out. */
 int job_files_fetch(struct job_nodes *all, const struct spec_job *job, int64_t limit_ms, struct job_result *ret,
                     bool *ret_left, struct gp_error *err);
 

@@ -4,7 +4,7 @@
 #ifndef GP_ENGINE_JOB_NODES_H
 #define GP_ENGINE_JOB_NODES_H
 
-#include "engine/job/job_def.h"
+#include "engine/job/def/job_def.h"
 #include "engine/job/job_state.h"
 #include "engine/run/run_node.h"
 
@@ -13,6 +13,7 @@ struct job_node {
     bool used;          /* it runs the job */
     bool away;          /* a follower opens its connection again: leave n->link alone */
     bool gone;          /* its provider has ended the machine: nothing is fetched from it */
+    bool owes;          /* it has files of the job that are not here, as far as the last fetch knows */
     struct job_look look;
     struct job_state state; /* as last reported; phase JOB_NONE: no such job */
 };

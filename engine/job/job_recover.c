@@ -186,6 +186,13 @@ bool job_recover_is_needed(const struct job_session *s) {
     return false;
 }
 
+bool job_recover_may_follow(const struct job_session *s) {
+    bool any = false;
+    if (s->ret->outcome.failed < 0 || s->ret->deadline || s->ret->recovered >= s->def.spec->job.recover) return false;
+    for (size_t i = 0; i < s->all.len; i++) any = any || s->all.items[i].gone || reported(s, i) != NULL;
+    return any;
+}
+
 void job_recover_note(const struct job_session *s) {
     GP_AUTO_STR struct str which = {0};
     if (s->run == NULL || s->ret->outcome.failed < 0) return;

@@ -12,6 +12,9 @@
  * unless the job failed by itself. Blocks until the machines terminate. -GP_EBILLED: one of them does not;
  * -GP_ECANCELLED. */
 int job_recover_give_back(struct job_session *s, char ret_uid[17], struct gp_error *err);
+/* Whether the next `run` may still launch nodes again for this job, which failed: a node is gone or has reported a
+ * fault, and the spec allows one more. */
+bool job_recover_may_follow(const struct job_session *s);
 /* A node that exists has reported a fault during the job, and by job.on_unhealthy must not be used again. */
 bool job_recover_is_needed(const struct job_session *s);
 /* The text of struct job_replaced that equals this one, static; NULL: there is none. */

@@ -4,8 +4,8 @@
 
 #include "engine/job/job_bucket.h"
 #include "engine/job/job_deadline.h"
+#include "engine/job/job_drive.h"
 #include "engine/job/job_earlier.h"
-#include "engine/job/job_end.h"
 #include "engine/job/job_fault.h"
 #include "engine/job/job_recover.h"
 
@@ -16,72 +16,11 @@
 
 #define OTHER_MS 500 /* between two tries to take over from another gpuprov */
 
-/* What `run` knows beyond a session. */
-struct whole {
-    struct job_session s;
-    const struct spec *spec;
-    int (*approve)(void *ctx, const struct plan *plan, struct gp_error *err); /* the verb's own */
-    void *approve_ctx;
-    char uid[17];           /* of the stack that `up` continues; "": any */
-    struct gp_error unseen; /* why the last look_first could not see whether the job is there; GP_OK: it could */
-    bool seen;              /* the log of the job that was found was printed already */
-    bool none;              /* look_first found no stack, or no node of it */
-    bool ours;              /* the stack is this run's to destroy: its plan was approved, or its job was found */
-    bool ended;             /* the job has ended, and is not started again: s.ret is about its end */
-    bool resumed;           /* an earlier `run` was killed while it destroyed the nodes, and this one finishes that */
-    struct gp_error its;    /* resumed: the error of that one; GP_OK: its job succeeded */
-};
-
 static void stage(const struct job_session *s, enum job_stage stage) {
     if (s->opts->stage != NULL) s->opts->stage(s->opts->ctx, stage);
 }
 
-static void say(const struct job_session *s, enum event_status status, const char *text) {
-    if (s->run != NULL) run_event(s->run, -1, NODE_READY, status, "job", "%s", text);
-    else event_emit(&s->e->sink, -1, NODE_READY, status, "job", "%s", text);
-}
-
-/* --- up --- */
-
-static int approve(void *ctx, const struct plan *plan, struct gp_error *err) {
-    struct whole *w = ctx;
-    int r = w->approve != NULL ? w->approve(w->approve_ctx, plan, err) : 0;
-    w->ours = r == 0;
-    return r;
-}
-
-static int get_nodes(struct whole *w, struct gp_error *err) {
-    struct engine *e = w->s.e;
-    bool first = w->uid[0] == '\0';
-    w->approve = e->approve;
-    w->approve_ctx = e->approve_ctx;
-    e->approve = first ? approve : NULL; /* launches within the limits of a spec that was approved are too */
-    e->approve_ctx = w;
-    e->continues = first ? NULL : w->uid;
-    up_result_clear(&w->s.ret->up);
-    e->destroys = !w->s.opts->no_down;
-    int r = engine_up(e, w->spec, &w->s.ret->up, err);
-    e->destroys = false;
-    e->continues = NULL;
-    e->approve = w->approve;
-    e->approve_ctx = w->approve_ctx;
-    return r;
-}
-
 /* --- a job that is there already --- */
-
-/* Destroying the nodes would destroy the results. Their deadline still holds. never: the error names which of them
- * cannot be copied, and what to do. */
-static void say_left(struct whole *w, bool never) {
-    GP_AUTO_FREE char *text =
-        xasprintf("the nodes stay until their deadline, because they have outputs that %s, 'gpuprov down %s' destroys "
-                  "them",
-                  never ? "cannot be copied as they are: when none is left there, the same 'gpuprov run' goes on"
-                        : "are not here: the same 'gpuprov run' fetches them",
-                  w->spec->name);
-    say(&w->s, EVENT_FAIL, text);
-    w->ours = false;
-}
 
 static bool all_ready(const struct job_session *s) {
     for (size_t i = 0; i < s->all.len; i++) {
@@ -111,19 +50,33 @@ static bool is_dead(const struct job_session *s) {
     return false;
 }
 
+/* A node that lacks it is younger: `up` has launched it since, and the job's files are not there. */
+static bool is_replaced(const struct job_session *s) {
+    for (size_t i = 0; i < s->all.len; i++) {
+        const struct job_node *j = &s->all.items[i];
+        bool lacks = (i == 0 || !s->def.rank0) && !j->gone && strcmp(j->state.id, s->found.id) != 0;
+        for (size_t k = 0; lacks && k < s->all.len; k++) {
+            const struct job_state *st = &s->all.items[k].state;
+            if (strcmp(st->id, s->found.id) == 0 && st->started_s > 0 && j->n->res.created_s > st->started_s)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Ends a job that is on some nodes only, and gives its broken nodes back, so that `up` and a new job follow. */
-static int settle(struct whole *w, struct gp_error *err) {
+static int settle(struct job_whole *w, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct gp_error why = {0};
     bool left = false;
     char uid[17];
     w->ours = true; /* as a job that is found on all nodes */
-    say(s, EVENT_WARN, "a job that is on some nodes only is stopped: it is started again");
+    job_say(s, EVENT_WARN, "a job that is on some nodes only is stopped: it is started again");
     for (size_t i = 0; i < s->all.len; i++) s->all.items[i].used = i == 0 || !s->def.rank0;
     if (s->found.running) job_session_stop(s, "it was not started on every node");
     int r = job_session_fetch(s, &left, &why);
     if (left) {
-        say_left(w, false);
+        job_say_left(w, false);
         if (err != NULL) *err = why;
         return r;
     }
@@ -134,24 +87,32 @@ static int settle(struct whole *w, struct gp_error *err) {
     return r;
 }
 
-/* The job that an earlier `run` finished but for the nodes: its result is taken over, and the rest is destroyed. */
-static int look_for_end(struct whole *w, struct gp_error *err) {
+/* The job that an earlier `run` finished but for the nodes: its result is taken over, and the rest is destroyed. If
+ * nodes still have files, w->end has it. */
+static int look_for_end(struct job_whole *w, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct job_end end = {0};
     bool there = false;
     const char *name = w->spec->name;
     int r = job_end_read(s->e, &s->run->stack, &end, &there, err);
     if (r != 0 || !there) return r;
-    bool same = strcmp(end.job.key, s->def.key) == 0;
+    bool same = strcmp(end.job.key, s->def.key) == 0, owed = end.owed.list.len > 0;
     if (!same || s->opts->no_down) {
-        r = gp_fail(
-            err, GP_EBUSY,
-            "'%s': job %s%s has ended with its outputs here, and gpuprov was killed before it had destroyed the "
-            "nodes: 'gpuprov down %s' destroys the rest, then this command runs its job%s",
-            name, end.job.id, same ? "" : ", another one,", name,
-            same ? "; without --no-down it destroys them and reports that job's result" : "");
+        r = gp_fail(err, GP_EBUSY,
+                    "'%s': job %s%s has ended%s: 'gpuprov down %s' destroys the rest, then this command runs its job%s",
+                    name, end.job.id, same ? "" : ", another one,",
+                    owed ? ", and outputs of it are still on its nodes"
+                         : " with its outputs here, and gpuprov was killed before it had destroyed the nodes",
+                    name,
+                    !same  ? ""
+                    : owed ? "; without --no-down it fetches them and reports that job's result"
+                           : "; without --no-down it destroys them and reports that job's result");
         job_end_clear(&end);
         return r;
+    }
+    if (owed) {
+        w->end = end;
+        return 0;
     }
     job_result_clear(s->ret);
     *s->ret = end.job;
@@ -161,21 +122,21 @@ static int look_for_end(struct whole *w, struct gp_error *err) {
         xasprintf("job %s has ended, its outputs are here, and gpuprov was killed before it had destroyed the nodes: "
                   "this one destroys them, and reports that job's result",
                   s->ret->id);
-    say(s, EVENT_WARN, text);
+    job_say(s, EVENT_WARN, text);
     return 0;
 }
 
 /* Looks for the job of this definition before `up`: a validation would disturb it. *ret_found: it is there, and the
  * session is open. w->resumed: it is over but for the nodes. Trouble with nodes is not an error, because `up` meets it
  * too, and names it. */
-static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
+static int look_first(struct job_whole *w, bool *ret_found, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct gp_error why = {0};
     *ret_found = false;
     int r = job_session_open_stack(s, NULL, w->spec, false, &why);
     if (r == 0 && s->guard != NULL) {
         int b = look_for_end(w, err);
-        if (b != 0 || w->resumed) return b;
+        if (b != 0 || job_is_over(w)) return b;
     }
     if (r == 0) r = job_session_open_nodes(s, &why);
     if (r == 0) r = job_session_find(s, s->def.key, &why);
@@ -183,7 +144,8 @@ static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
     w->none = r == -GP_ENOTFOUND;
     if (r == 0 && !found) (void)job_nodes_missing(&s->all, &why);
     w->unseen = r == -GP_ENOTFOUND || found ? (struct gp_error){0} : why;
-    if (found && s->guard != NULL && !s->found.ended && is_partial(s) && (!all_ready(s) || is_dead(s))) {
+    if (found && s->guard != NULL && !s->found.ended && is_partial(s) &&
+        (!all_ready(s) || is_dead(s) || is_replaced(s))) {
         int b = settle(w, err);
         if (b != 0) return b;
         found = false;
@@ -202,71 +164,6 @@ static int look_first(struct whole *w, bool *ret_found, struct gp_error *err) {
 
 /* --- the job --- */
 
-/* Before the nodes are destroyed, or lose their mark of a job that was not fetched: so that a `run` which follows after
- * kill -9 reports this result instead of running the job a second time. */
-static void keep_result(const struct whole *w, const struct gp_error *why) {
-    const struct job_session *s = &w->s;
-    struct gp_error unwritten = {0};
-    if (!w->ended || w->resumed || s->opts->no_down || s->run == NULL || s->run->stack.uid == NULL) return;
-    if (job_end_write(s->e, &s->run->stack, s->ret, why, &unwritten) == 0) return;
-    GP_AUTO_FREE char *text = xasprintf("if gpuprov is killed before the nodes are gone, another 'gpuprov run' begins "
-                                        "the job anew: %s",
-                                        unwritten.msg);
-    say(s, EVENT_WARN, text);
-}
-
-/* From a started job to its outcome. After cancellation it is stopped, and the rest is done nevertheless.
- * *ret_left: outputs could not be fetched, which the nodes still have. w: of `run`, whose w->uid is set if nodes were
- * given back after a failure; NULL: nothing is launched again. */
-static int drive(struct job_session *s, struct whole *w, bool *ret_left, struct gp_error *err) {
-    int r = job_session_follow(s, true, err);
-    if (r == -GP_ECANCELLED) {
-        engine_go_on(s->e);
-        job_session_stop(s, "gpuprov was interrupted");
-        job_session_stopped(s, w == NULL, err);
-    }
-    if (w != NULL) w->ended = r == 0 || r == -GP_ECANCELLED;
-    struct gp_error why = {0};
-    int v = job_session_verdict(s, &why);
-    struct gp_error files = {0};
-    size_t from = s->ret->fetched.len;
-    int c = job_session_fetch(s, ret_left, &files);
-    if (r == 0 && v != 0 && !*ret_left && w != NULL) {
-        int b = job_recover_give_back(s, w->uid, err);
-        if (b != 0 || w->uid[0] != '\0') return b;
-    }
-    if (r == 0 && v == 0 && c == 0) {
-        c = job_session_whole(s, from, &files);
-        *ret_left = c != 0;
-        if (c != 0 && w == NULL) job_mark_collected(&s->all, s->ret->id); /* exec: the next one is a new job */
-    }
-    if (r == 0 && v == 0 && (s->unsent || s->unkept)) { /* a part that is not here either comes first */
-        struct gp_error parts = {0};
-        bool whole = job_session_whole(s, from, &parts) == 0;
-        if (!whole && !s->unsent) files = parts;
-        *ret_left = *ret_left || !whole;
-        if (!*ret_left && s->unsent) job_bucket_note(s);
-        if (!whole && !s->unsent && w == NULL) job_mark_collected(&s->all, s->ret->id);
-    }
-    if (r == 0 && v != 0) {
-        r = v;
-        *err = why;
-        if (s->unsent || s->unkept) say(s, EVENT_FAIL, files.msg);
-    } else if (r == 0 && c != 0) {
-        r = c;
-        *err = files;
-    } else if (c != 0) {
-        say(s, EVENT_FAIL, files.msg);
-    }
-    if (c != 0 && !(s->unkept && !s->unsent && !*ret_left)) return r;
-    if (w != NULL) keep_result(w, err);
-    job_mark_collected(&s->all, s->ret->id);
-    job_bucket_done(s);
-    job_session_seen(s, true);
-    if (r == 0) job_session_say_success(s);
-    return r;
-}
-
 static void say_detached(const struct job_session *s) {
     const char *name = s->run->stack.name;
     run_event(s->run, -1, NODE_READY, EVENT_INFO, "job",
@@ -277,44 +174,11 @@ static void say_detached(const struct job_session *s) {
 
 /* A follower only prints: the other process on this machine fetches the outputs and destroys the nodes. */
 static int follow_other(struct job_session *s, struct gp_error *err) {
-    say(s, EVENT_INFO, "another gpuprov on this machine runs this job: only its log is printed here");
+    job_say(s, EVENT_INFO, "another gpuprov on this machine runs this job: only its log is printed here");
     s->ret->attached = true;
     int r = job_session_follow(s, false, err);
     if (r == -GP_ECANCELLED) job_session_left(s, err);
     return r == 0 ? job_session_verdict(s, err) : r;
-}
-
-/* The nodes that were given back are launched again, and the job starts anew under another id. */
-static int begin_anew(struct whole *w, struct gp_error *err) {
-    struct job_session *s = &w->s;
-    job_session_close(s);
-    s->found = (struct job_found){0};
-    int r = get_nodes(w, err);
-    if (r == 0) r = job_session_open(s, NULL, w->spec, true, err);
-    if (r != 0) return r;
-    s->ret->id[0] = '\0';
-    return job_session_begin(s, err);
-}
-
-static int drive_all(struct whole *w, struct gp_error *err) {
-    for (;;) {
-        bool left = false;
-        size_t from = w->s.ret->fetched.len;
-        w->uid[0] = '\0';
-        const struct job_opts *usual = w->s.opts;
-        struct job_opts quiet = *usual;
-        quiet.text = NULL;
-        if (w->seen) w->s.opts = &quiet;
-        int r = drive(&w->s, w, &left, err);
-        w->s.opts = usual;
-        w->seen = false;
-        if (left) say_left(w, r == -GP_EIO && job_session_whole(&w->s, from, NULL) != 0);
-        if (r != 0 || w->uid[0] == '\0') return r;
-        w->ended = false;
-        r = begin_anew(w, err);
-        if (r == -GP_EBUSY) w->ours = false; /* another gpuprov has destroyed the stack, or runs a job on it */
-        if (r != 0) return r;
-    }
 }
 
 /* After the job that another gpuprov drives has ended: waits until that one has done the rest, and takes over if it
@@ -330,9 +194,9 @@ static int wait_for_other(struct job_session *s, int verdict, struct gp_error *e
         }
         if (s->guard != NULL) break;
         if (!said)
-            say(s, EVENT_INFO,
-                "the other gpuprov fetches the outputs and destroys the nodes: 'gpuprov run' takes over "
-                "if it does not");
+            job_say(s, EVENT_INFO,
+                    "the other gpuprov fetches the outputs and destroys the nodes: 'gpuprov run' takes over "
+                    "if it does not");
         said = true;
         if (verdict != 0) return verdict;
         r = gp_sleep(OTHER_MS, &s->e->cancel, err);
@@ -343,7 +207,7 @@ static int wait_for_other(struct job_session *s, int verdict, struct gp_error *e
 
 /* Another gpuprov drives the job: follows it. *ret_over: r is the result. Else that one is gone and has left the job to
  * this one, which holds the guard, and *ret_found is that of look_first. */
-static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct gp_error *err) {
+static int follow_then(struct job_whole *w, bool *ret_over, bool *ret_found, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct gp_error first = {0};
     char id[17], key[65];
@@ -361,7 +225,7 @@ static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct 
     job_session_close(s);
     s->found = (struct job_found){0};
     int r = look_first(w, ret_found, err);
-    if (r == 0 && !*ret_found && !w->resumed) { /* all is done */
+    if (r == 0 && !*ret_found && !job_is_over(w)) { /* all is done */
         memcpy(s->ret->id, id, sizeof id);
         memcpy(s->ret->key, key, sizeof key);
         job_outcome_clear(&s->ret->outcome);
@@ -377,9 +241,9 @@ static int follow_then(struct whole *w, bool *ret_over, bool *ret_found, struct 
     job_outcome_clear(&done);
     if (r != 0) return r;
     *ret_over = false;
-    if (w->resumed) return 0;
+    if (job_is_over(w)) return 0;
     w->seen = strcmp(s->found.id, id) == 0;
-    say(s, EVENT_WARN, "the other gpuprov has ended without its outputs: this one goes on");
+    job_say(s, EVENT_WARN, "the other gpuprov has ended without its outputs: this one goes on");
     return 0;
 }
 
@@ -392,7 +256,7 @@ static int check_detach(const struct job_session *s, struct gp_error *err) {
                    s->run->stack.name, s->found.id);
 }
 
-static int run_job(struct whole *w, struct gp_error *err) {
+static int run_job(struct job_whole *w, struct gp_error *err) {
     struct job_session *s = &w->s;
     bool found = false, over = false;
     int r = look_first(w, &found, err);
@@ -405,6 +269,7 @@ static int run_job(struct whole *w, struct gp_error *err) {
         *err = w->its;
         return -(int)w->its.code;
     }
+    if (job_is_over(w)) return job_finish(w, err);
     if (s->guard == NULL)
         return gp_fail(err, GP_EBUSY, "'%s': another gpuprov runs a job on it: repeat this when it has ended",
                        w->spec->name);
@@ -414,16 +279,16 @@ static int run_job(struct whole *w, struct gp_error *err) {
     w->ours = found;
     if (r == 0 && !found) r = job_bucket_check(s, err);
     if (r == 0 && !found) r = job_bucket_bring(s, err);
-    if (r == 0 && !found) r = get_nodes(w, err);
+    if (r == 0 && !found) r = job_get_nodes(w, err);
     if (r == 0 && !found) r = job_session_open(s, NULL, w->spec, true, err);
     bool left = false;
     if (r == 0 && !found) r = job_earlier_fetch(s, &left, err);
-    if (left) say_left(w, false);
+    if (left) job_say_left(w, false);
     if (r == 0 && !found && !s->opts->detach) r = job_deadline_room(s->run, err);
     if (r == 0) r = job_session_begin(s, err);
     if (r == -GP_EBUSY) w->ours = false; /* another machine was faster */
     if (r != 0) return r;
-    if (!s->opts->detach) return drive_all(w, err);
+    if (!s->opts->detach) return job_drive_all(w, err);
     say_detached(s);
     s->ret->running = true;
     w->ours = false;
@@ -433,9 +298,9 @@ static int run_job(struct whole *w, struct gp_error *err) {
 /* --- the end --- */
 
 /* Keeps the nodes after a failure, at most until their deadline, which ends them too. Ctrl-C ends the wait. */
-static void keep(struct whole *w, const struct gp_error *why) {
+static void keep(struct job_whole *w, const struct gp_error *why) {
     const struct job_session *s = &w->s;
-    int64_t ms = s->opts->keep_ms > 0 ? s->opts->keep_ms : w->spec->job.keep_ms;
+    int64_t ms = job_keep_ms(w);
     struct gp_error ignored = {0};
     char time[32], when[32];
     if (ms <= 0) return;
@@ -448,12 +313,12 @@ static void keep(struct whole *w, const struct gp_error *why) {
     GP_AUTO_FREE char *text =
         xasprintf("%.250s: the nodes stay for %s, until %s ('gpuprov ssh %s'); Ctrl-C destroys them now",
                   why != NULL ? why->msg : "it failed", time, when, w->spec->name);
-    say(s, EVENT_WARN, text);
+    job_say(s, EVENT_WARN, text);
     if (gp_sleep(ms, &s->e->cancel, &ignored) != 0) engine_go_on(s->e);
 }
 
 /* Of --no-down. After a failure before the job `up` has reported it. */
-static void say_stay(const struct whole *w) {
+static void say_stay(const struct job_whole *w) {
     const struct run *run = w->s.run;
     const char *name = w->spec->name;
     char when[32];
@@ -462,7 +327,7 @@ static void say_stay(const struct whole *w) {
     GP_AUTO_FREE char *text =
         xasprintf("the nodes stay%s%s: 'gpuprov exec %s' runs another job on them, 'gpuprov down %s' destroys them",
                   run->stack.expires_s > 0 ? " until " : "", run->stack.expires_s > 0 ? when : "", name, name);
-    say(&w->s, EVENT_INFO, text);
+    job_say(&w->s, EVENT_INFO, text);
 }
 
 /* `up` left something that may be billed, and `down` has shown that nothing is left of it. */
@@ -475,7 +340,7 @@ static int settled(bool cancelled, struct gp_error *err) {
 }
 
 /* Of the stack that this run launched or found; NULL: it has none. Borrowed. */
-static const char *own_uid(const struct whole *w) {
+static const char *own_uid(const struct job_whole *w) {
     const struct job_session *s = &w->s;
     if (w->uid[0] != '\0') return w->uid;
     return s->run != NULL && s->run->stack.uid != NULL ? s->run->stack.uid : s->ret->up.view.stack.uid;
@@ -484,10 +349,10 @@ static const char *own_uid(const struct whole *w) {
 /* `down` removes it with the stack, unless something unbilled is left to `gc`. */
 static void forget_result(const struct job_session *s, const char *uid) {
     struct gp_error why = {0};
-    if (stack_dir_forget_job_end(s->e, uid, &why) != 0) say(s, EVENT_WARN, why.msg);
+    if (stack_dir_forget_job_end(s->e, uid, &why) != 0) job_say(s, EVENT_WARN, why.msg);
 }
 
-static int destroy(struct whole *w, int r, struct gp_error *err) {
+static int destroy(struct job_whole *w, int r, struct gp_error *err) {
     struct job_session *s = &w->s;
     struct gp_error why = {0};
     const char *own = own_uid(w);
@@ -495,7 +360,7 @@ static int destroy(struct whole *w, int r, struct gp_error *err) {
     struct down_req req = {.spec = w->spec, .yes = true, .uid = uid};
     bool cancelled = r == -GP_ECANCELLED || gp_cancelled(&s->e->cancel);
     if (gp_cancelled(&s->e->cancel)) engine_go_on(s->e);
-    keep_result(w, err);
+    job_keep_result(w, err);
     job_session_close(s);
     int d = engine_down(s->e, &req, &s->ret->down, &why);
     s->ret->destroyed = true;
@@ -514,7 +379,7 @@ static int destroy(struct whole *w, int r, struct gp_error *err) {
 
 int engine_run(struct engine *e, const struct spec *spec, const struct job_opts *opts, struct job_result *ret,
                struct gp_error *err) {
-    struct whole w = {.s = {.e = e, .opts = opts, .ret = ret}, .spec = spec};
+    struct job_whole w = {.s = {.e = e, .opts = opts, .ret = ret}, .spec = spec};
     ret->outcome.failed = -1;
     w.s.ends = true;
     int r = job_def_make(spec, opts->cmd, opts->n_cmd, &w.s.def, err);
@@ -528,6 +393,7 @@ int engine_run(struct engine *e, const struct spec *spec, const struct job_opts 
     if (w.ours && opts->no_down && !w.resumed) say_stay(&w);
     if (w.ours && !opts->no_down) r = destroy(&w, r, err);
     job_session_clear(&w.s);
+    job_end_clear(&w.end);
     return r;
 }
 
@@ -558,7 +424,7 @@ static int exec_job(struct job_session *s, const char *name, const struct spec *
     run_unlock(s->run);
     if (r != 0) return r;
     if (!s->opts->detach) {
-        r = drive(s, NULL, &left, err);
+        r = job_drive(s, NULL, &left, err);
         job_recover_note(s);
         job_fault_record(s);
         return r;

@@ -7,7 +7,7 @@
 #include "engine/job/job_backup.h"
 #include "engine/job/job_bucket.h"
 #include "engine/job/job_files.h"
-#include "engine/job/job_seen.h"
+#include "engine/job/seen/job_seen.h"
 #include "engine/run/lock.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
@@ -21,13 +21,15 @@
 #define CONNECT_MS 30000
 #define STOPPED_AWAY_MS 20000 /* a node that does not answer after a stop is not waited for */
 
+void job_fetched_clear(struct job_fetched *f) {
+    free(f->path);
+    free(f->to);
+    free(f->error);
+    strv_clear(&f->notes);
+}
+
 void job_result_clear(struct job_result *r) {
-    for (size_t i = 0; i < r->fetched.len; i++) {
-        free(r->fetched.items[i].path);
-        free(r->fetched.items[i].to);
-        free(r->fetched.items[i].error);
-        strv_clear(&r->fetched.items[i].notes);
-    }
+    for (size_t i = 0; i < r->fetched.len; i++) job_fetched_clear(&r->fetched.items[i]);
     vec_free(&r->fetched);
     for (size_t i = 0; i < r->stored.len; i++) {
         free(r->stored.items[i].to);

@@ -70,6 +70,7 @@ struct job_result {
     bool destroyed;                        /* run: `down` has the result */
     struct down_result down;
 };
+void job_fetched_clear(struct job_fetched *f);
 void job_result_clear(struct job_result *r);
 
 /* From a spec to a job that has ended: up, start, log, outputs, down. With e->approve as engine_up. If nodes were

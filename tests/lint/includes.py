@@ -118,21 +118,23 @@ ROOMS = {
     "engine/proof": (ALL, CORE + ["providers/provider.*", "bootstrap", "validate/suite", "validate", "engine/run", "engine/trust",
                                   "engine/engine.*", "engine/internal.*"]),
     # What this machine last saw of a job: written by jobs, read by the verbs.
-    "engine/job/job_seen.*": (ALL, CORE + ["engine/run", "engine/engine.*"]),
+    "engine/job/seen": (ALL, CORE + ["engine/run", "engine/engine.*"]),
+    # What a job is: its text, its key, its environment.
+    "engine/job/def": (ALL, CORE + ["templates", "bootstrap"]),
     # Transfers of the nodes of a job.
     "engine/job/copy": (ALL, CORE + ["bootstrap", "engine/run", "engine/transfer", "engine/engine.*"]),
     # Jobs on ready nodes: over the engine's verbs up and down.
     "engine/job": (["jobs.h", "job_follow.h", "job_state.h"],
                    CORE + ["templates", "bootstrap", "providers/provider.*", "providers/bucket", "validate", "engine/run",
                            "engine/trust", "engine/stack", "engine/proof", "engine/transfer", "engine/engine.*",
-                           "engine/internal.*", "engine/job/copy", "engine/job/job_seen.*"]),
+                           "engine/internal.*", "engine/job/copy", "engine/job/def", "engine/job/seen"]),
     # Statements about nodes for other programs.
     "engine/certificate": (ALL, CORE + ["providers/http*", "validate", "engine/engine.*", "engine/internal.*"]),
     "engine": (["plan_file.h"],
                CORE + ["templates", "bootstrap", "providers/provider.*", "providers/http*", "providers/ssh",
                        "validate/suite", "validate", "engine/engine.*", "engine/internal.*", "engine/run",
                        "engine/transfer", "engine/trust", "engine/stack", "engine/gc", "engine/proof", "engine/certificate",
-                       "engine/job/job_seen.*"]),
+                       "engine/job/seen"]),
     "cmd": ([], CORE + ["templates", "providers/provider.*", "providers/aws", "providers/local", "providers/ssh",
                         "validate",
                         "engine/engine.*", "engine/job", "engine/certificate", "engine"]),

@@ -154,10 +154,16 @@ def test_a_run_ends_although_a_node_stalls(gpuprov, tmp_path, how):
     assert [(f["rank"], f["path"].split("/")[-1]) for f in late] == [(1, "a"), (1, "b")]
     assert all("run/1: not fetched within 3.0s (--fetch-timeout)" in f["error"] for f in late), late
     said = [e["text"] for e in got.events]
-    assert any(text.startswith("the nodes stay until their deadline, because they have outputs that are not here") for text in said)
+    assert any(text.startswith("node 1 stays until its deadline, because it has outputs that are not here") for text in said)
+    [stack] = gpuprov.json("status")["stacks"]  # the other one is not paid for any more
+    assert [n["slot"] for n in stack["nodes"] if n["state"] == "running"] == [1], stack["nodes"]
     gpuprov("ssh", "run/1", "--", RESTORE)
     got = gpuprov("run", "--json", spec)  # the same command fetches them, and destroys the nodes
     assert (tmp_path / "results/a/1/f").read_text() == (tmp_path / "results/b/1/f").read_text() == "1\n"
+    job = got.json["job"]
+    assert (job["state"], job["exit"], job["recovered"], len(job["ranks"])) == ("succeeded", 0, 0, 2)
+    assert [(f["rank"], f["error"]) for f in job["fetched"]] == [(0, None), (0, None), (1, None), (1, None)]
+    assert not any(e.get("phase") == "launch" for e in got.events)
     assert gpuprov.json("status")["stacks"] == []
 
 

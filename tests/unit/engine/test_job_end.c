@@ -61,7 +61,9 @@ static void fill(struct job_result *job, struct gp_error *why) {
 static json_t *sample(void) {
     struct job_end end = {0};
     fill(&end.job, &end.why);
-    json_t *j = job_end_json(&its, &end.job, &end.why);
+    job_owed_add(&end.owed, 1, "i-0123");
+    job_owed_add(&end.owed, 2, "");
+    json_t *j = job_end_json(&its, &end.job, &end.why, &end.owed);
     job_end_clear(&end);
     return j;
 }
@@ -78,7 +80,7 @@ static void round_trip(void **state) {
     struct job_end end;
     GP_AUTO_JSON json_t *j = sample();
     assert_int_equal(decode(j, &end, &err), 0);
-    GP_AUTO_JSON json_t *again = job_end_json(&its, &end.job, &end.why);
+    GP_AUTO_JSON json_t *again = job_end_json(&its, &end.job, &end.why, &end.owed);
     assert_true(json_equal(j, again));
     assert_int_equal(end.why.code, GP_EJOB);
     assert_int_equal(end.job.outcome.failed, 1);
@@ -87,6 +89,9 @@ static void round_trip(void **state) {
     assert_true(end.job.outcome.ranks[0].gone);
     assert_false(end.job.outcome.ranks[2].ended || end.job.outcome.ranks[2].lost);
     assert_string_equal(end.job.fetched.items[0].error, "full");
+    assert_int_equal(end.owed.list.len, 2);
+    assert_int_equal(end.owed.list.items[0].rank, 1);
+    assert_string_equal(end.owed.list.items[0].machine, "i-0123");
     assert_int_equal(end.job.stored.len, 1);
     assert_string_equal(end.job.stored.items[0].to, "s3://results/a");
     job_end_clear(&end);
@@ -95,9 +100,9 @@ static void round_trip(void **state) {
 static void success(void **state) {
     (void)state;
     struct gp_error err = {0}, none = {0};
-    struct job_end end;
+    struct job_end end = {0};
     struct job_result job = {.id = ID, .key = KEY, .outcome.failed = -1};
-    GP_AUTO_JSON json_t *j = job_end_json(&its, &job, &none);
+    GP_AUTO_JSON json_t *j = job_end_json(&its, &job, &none, &end.owed);
     assert_int_equal(decode(j, &end, &err), 0);
     assert_int_equal(end.why.code, GP_OK);
     assert_int_equal(end.job.outcome.failed, -1);
@@ -166,7 +171,8 @@ static void values(void **state) {
     static const struct {
         const char *path, *member, *value;
     } wrong[] = {
-        {"", "version", "2"},
+        {"", "version", "3"},
+        {"", "version", "1"},
         {"", "version", "0"},
         {"", "uid", "\"" ID "\""},
         {"", "stack", "\"other\""},
@@ -181,6 +187,9 @@ static void values(void **state) {
         {"job.ranks.1.end", "state", "\"running\""},
         {"job.ranks.1.end", "exit", "256"},
         {"job.fetched.0", "files", "-1"},
+        {"owed.0", "rank", "-1"},
+        {"owed.0", "rank", "65537"},
+        {"owed.0", "machine", "5"},
         {"job.replaced.0", "why", "\"was bored\""},
         {"job.health.0.found", "severity", "\"odd\""},
     };
@@ -193,7 +202,7 @@ static void values(void **state) {
     }
     struct gp_error err = {0};
     struct job_end end;
-    static const char *const broken[] = {"", "{", "[]", "null", "{}", "{\"version\": 1}"};
+    static const char *const broken[] = {"", "{", "[]", "null", "{}", "{\"version\": 2}"};
     for (size_t i = 0; i < GP_ARRAY_LEN(broken); i++) {
         gp_error_clear(&err);
         assert_int_equal(job_end_decode(broken[i], strlen(broken[i]), &its, &end, &err), -GP_EPROTO);

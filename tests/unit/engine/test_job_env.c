@@ -2,7 +2,7 @@
 /* The environment of a job, its texts, its key and its request. */
 #include "base/gp_base.h"
 
-#include "engine/job/job_def.h"
+#include "engine/job/def/job_def.h"
 
 #include "base/json.h"
 

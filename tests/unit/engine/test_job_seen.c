@@ -3,7 +3,7 @@
 #include "base/gp_base.h"
 
 #include "base/str.h"
-#include "engine/job/job_seen.h"
+#include "engine/job/seen/job_seen.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

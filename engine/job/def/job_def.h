@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "bootstrap/bootstrap.h"
-#include "engine/job/job_env.h"
+#include "engine/job/def/job_env.h"
 
 #define JOB_GRACE_S 10          /* between SIGTERM and SIGKILL */
 #define JOB_CWD ".gpuprov/work" /* the working folder, in the login user's home */

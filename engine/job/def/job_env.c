@@ -2,7 +2,7 @@
 /* Makes the environment of a job on one node, and the texts that run there. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "engine/job/job_env.h"
+#include "engine/job/def/job_env.h"
 
 #include "base/form.h"
 #include "templates/templates.h"

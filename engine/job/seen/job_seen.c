@@ -2,7 +2,7 @@
 /* Keeps what this machine last saw of a stack's newest job. A file that is not exactly as written is refused. */
 #include "base/gp_base.h"
 
-#include "engine/job/job_seen.h"
+#include "engine/job/seen/job_seen.h"
 
 #include "base/form.h"
 #include "base/fs.h"

@@ -2,7 +2,7 @@
 /* Makes the definition of a job, its key and its request. Pure; any thread. */
 #include "base/gp_base.h"
 
-#include "engine/job/job_def.h"
+#include "engine/job/def/job_def.h"
 
 #include "base/hash.h"
 #include "base/json.h"
