@@ -65,6 +65,7 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
         return 0;
     }
     const struct common_opts *c = inv->common;
+    gp_error_filter(log_redacted); /* also without a registered secret: URLs */
     int r = c->trace != NULL ? log_enable(c->trace, err) : 0;
     if (r != 0) return gp_wrap(err, "--trace");
     const char *owner = c->owner != NULL ? c->owner : getenv("GPUPROV_OWNER");

@@ -191,10 +191,27 @@ static size_t shows(const struct hidden *h, const char *at, char before) {
     return h->shown == NULL || len > LOG_WORD_MAX || word ? len : 0;
 }
 
+/* Bytes of the password in a URL whose user begins at p, behind "://"; 0: it has none. *ret_at: where, from p. */
+static size_t url_password(const char *text, const char *p, size_t *ret_at) {
+    if (p - text < 3 || memcmp(p - 3, "://", 3) != 0) return 0;
+    size_t end = strcspn(p, "/?# \t\r\n'\"<>");
+    const char *colon = memchr(p, ':', end), *at = memrchr(p, '@', end);
+    if (colon == NULL || at == NULL || at <= colon + 1) return 0;
+    *ret_at = (size_t)(colon + 1 - p);
+    return (size_t)(at - colon - 1);
+}
+
 char *log_redacted(const char *text) {
     struct str out = {.max = SIZE_MAX - 1};
     const struct hidden *first = atomic_load(&all_hidden);
+    const char *password = NULL;
+    size_t password_len = 0;
     for (const char *p = text; *p != '\0';) {
+        size_t at = 0, n_password = url_password(text, p, &at);
+        if (n_password > 0) {
+            password = p + at;
+            password_len = n_password;
+        }
         const struct hidden *best = NULL;
         size_t longest = 0;
         for (const struct hidden *h = first; h != NULL; h = h->next) {
@@ -202,9 +219,11 @@ char *log_redacted(const char *text) {
             if (n > longest || (n > 0 && n == longest && n == h->value.len)) best = h; /* whole before cut */
             longest = GP_MAX(n, longest);
         }
+        bool hides = best == NULL && p == password;
         if (best != NULL) str_add(&out, best->shown != NULL ? best->shown : "***");
+        else if (hides) str_add(&out, "***");
         else str_addc(&out, *p);
-        p += best != NULL ? longest : 1;
+        p += best != NULL ? longest : hides ? password_len : 1;
     }
     return out.s != NULL ? str_steal(&out) : xstrdup("");
 }

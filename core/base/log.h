@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trace output (--trace=http,ssh,state) to stderr; code below the engine prints nothing else. The redactor replaces
- * every value that is registered with log_redact by '***', and with log_redact_as by a text. From the first
- * log_redact_as on, it also edits the message of every error (base/error.h). */
+ * every value that is registered with log_redact by '***', with log_redact_as by a text, and each password in a URL.
+ * The program also edits every error with it (base/error.h). */
 #ifndef GP_BASE_LOG_H
 #define GP_BASE_LOG_H
 

@@ -133,6 +133,29 @@ static void errors(void **state) {
     assert_string_equal(err.msg, "hunter2-secret");
 }
 
+static void urls(void **state) {
+    (void)state;
+    static const char *const of[][2] = {
+        {"'https://user:pa55@h.example/x' is no folder", "'https://user:***@h.example/x' is no folder"},
+        {"s3://u:a:b@c@bucket", "s3://u:***@bucket"},
+        {"http://u:p@h and http://v:q@i", "http://u:***@h and http://v:***@i"},
+        {"http://:p@h", "http://:***@h"},
+        {"https://h:8080/a@b", "https://h:8080/a@b"},
+        {"https://h/x:y@z", "https://h/x:y@z"},
+        {"https://user@h, https://u:@h, a:b@c", "https://user@h, https://u:@h, a:b@c"},
+        {"https://h:1 next:x@y", "https://h:1 next:x@y"},
+        {"://", "://"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(of); i++) {
+        GP_AUTO_FREE char *got = log_redacted(of[i][0]);
+        assert_string_equal(got, of[i][1]);
+    }
+    log_redact_as("pa55word", "${env:PW}");
+    GP_AUTO_FREE char *got = log_redacted("https://u:pa55word@h");
+    assert_string_equal(got, "https://u:${env:PW}@h");
+    log_close();
+}
+
 static void parts(void **state) {
     (void)state;
     struct gp_error err = {0};
@@ -196,8 +219,9 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),  cmocka_unit_test(redacts),         cmocka_unit_test(as_text), cmocka_unit_test(forms),
-        cmocka_unit_test(errors), cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
+        cmocka_unit_test(parts),           cmocka_unit_test(redacts), cmocka_unit_test(as_text),
+        cmocka_unit_test(forms),           cmocka_unit_test(errors),  cmocka_unit_test(urls),
+        cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
