@@ -217,6 +217,27 @@ static void say_other(struct run *run, const char *uid) {
               uid, run->stack.name);
 }
 
+/* Machines with this stack's name and the uid of another one of this journal: copies, or its own with an edited name.
+ * Nobody can tell, so they are neither destroyed nor stated to be gone. */
+static int say_anothers(struct run *run, struct down_result *ret, int r, struct gp_error *err) {
+    struct gp_error why = {0};
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *o = &run->others.list.items[i];
+        if (!resource_is_machine(o) || o->state == RES_GONE || o->state == RES_STOPPING || o->uid[0] == '\0' ||
+            str_eq(o->uid, run->stack.uid) || !trust_is_of_another(run->e->journal, run->stack.name, o->uid))
+            continue;
+        resource_list_add(&ret->left, o);
+        if (why.code == GP_OK)
+            (void)gp_fail(&why, GP_EBILLED,
+                          "'%s': left alone: %s in %s has this name and the uid %s of another stack of this journal: "
+                          "check it in the cloud's console",
+                          run->stack.name, o->id, o->region, o->uid);
+    }
+    if (why.code == GP_OK || r != 0) return r;
+    if (err != NULL) *err = why;
+    return -(int)GP_EBILLED;
+}
+
 static int destroy_all(struct engine *e, const struct down_req *req, struct run **ret_run, struct down_result *ret,
                        struct gp_error *err) {
     GP_AUTO_FINDING struct finding found = {0};
@@ -229,6 +250,7 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
     if (r == 0 && (r = check_unit(run, req, err)) != 0) return r;
     if (r == 0 && (r = check_uid(run, req, err)) != 0) return r;
     if (r == 0) run_lock_destroys(run);
+    bool looked = r == 0;
     int theirs = r == 0 && run->stack.uid != NULL && req->uid == NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
     ret->destroyed += theirs;
@@ -251,6 +273,7 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
         r = one;
         if (err != NULL) *err = why;
     }
+    if (looked && req->uid == NULL) r = say_anothers(run, ret, r, err);
     if (r != 0 && (run == NULL || !run->verdict || r == -GP_EBILLED)) r = blind(e, name, ret, r, err);
     if (run != NULL) say_end(run, ret, r, err);
     return r;

@@ -23,6 +23,7 @@
 #include "engine/stack/open_known.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
+#include "engine/trust/proof_key.h"
 #include "engine/trust/trust.h"
 #include "model/image.h"
 
@@ -64,8 +65,10 @@ static int open_its_others(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* Destroys the resources with this uid, even if the stack's name has another uid by now. */
-static int end_uid(struct sweep *w, const struct resource *of, struct down_result *ret, struct gp_error *err) {
+/* Destroys the resources with this uid, even if the stack's name has another uid by now. known: at all its providers;
+ * else only at this one, whose list has shown that nothing there is within its deadline. */
+static int end_uid(struct sweep *w, const struct resource *of, bool known, struct down_result *ret,
+                   struct gp_error *err) {
     struct run *run = NULL;
     struct provider *p = NULL;
     int r = run_open(w->e, NULL, of->stack, &run, err);
@@ -77,7 +80,7 @@ static int end_uid(struct sweep *w, const struct resource *of, struct down_resul
     run->stack.uid = xstrdup(of->uid);
     run->stack.provider = xstrdup(of->provider);
     r = run_provider(run, of->provider, &p, err);
-    if (r == 0) r = open_its_others(run, err);
+    if (r == 0 && known) r = open_its_others(run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) run_lock_destroys(run);
     bool tell = r == 0 && notify_open(run); /* before the journal forgets its spec */
@@ -93,40 +96,63 @@ static bool is_left(const struct down_result *d, const char *id) {
     return false;
 }
 
-/* The deadline of a stack of this journal, with a move that another run has proven; 0: it has none. */
-static int64_t known_deadline(struct sweep *w, const struct stack *s) {
+/* What the tags of the stack's machines say of its deadline. */
+struct told {
+    bool key;         /* the login key is at hand, which tells whether the stack wrote them */
+    bool member;      /* machines are the stack's by this journal */
+    int64_t moved_s;  /* the journal's, or a later one that all have: proven, or without the key just later; 0: none */
+    int64_t proven_s; /* the earliest proven one; 0: none */
+};
+
+static void hear(struct run *run, const struct stack *s, const struct resource *r, struct told *t) {
+    bool proven = t->key && trust_deadline(run, r);
+    bool moved = r->expires_s > s->expires_s && (proven || !t->key);
+    int64_t one_s = moved ? r->expires_s : s->expires_s;
+    t->member = true;
+    if (t->moved_s == 0 || one_s < t->moved_s) t->moved_s = one_s;
+    if (proven && (t->proven_s == 0 || r->expires_s < t->proven_s)) t->proven_s = r->expires_s;
+}
+
+static struct told hear_all(struct sweep *w, const struct stack *s) {
+    struct told t = {0};
     struct run *run = NULL;
     struct engine_opts saved = w->e->opts;
-    int64_t deadline_s = 0;
     w->e->opts.owner = s->owner;
     if (run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0) {
+        t.key = run_has_proof_key(run);
         for (size_t i = 0; i < w->all.list.len; i++) {
             const struct resource *r = &w->all.list.items[i];
-            bool its = resource_is_machine(r) && alive(r) && r->ours != OURS_NOT && str_eq(r->uid, s->uid);
-            bool moved = its && r->expires_s > s->expires_s && trust_deadline(run, r);
-            int64_t one_s = moved ? r->expires_s : s->expires_s;
-            if (its && (deadline_s == 0 || one_s < deadline_s)) deadline_s = one_s;
+            if (resource_is_machine(r) && alive(r) && r->ours != OURS_NOT && str_eq(r->uid, s->uid))
+                hear(run, s, r, &t);
         }
     }
     run_close(run);
     w->e->opts = saved;
-    return deadline_s != 0 ? deadline_s : s->expires_s;
+    return t;
 }
 
-/* Whether this journal launched nodes of the stack. The deadline of one that it has adopted, or that only lists have
- * shown, may come from an edited tag. */
+/* Whether this journal decides about the stack, and by which deadline. Of one whose nodes it has only adopted its own
+ * deadline may come from an edited tag, so a proven one counts, and without the login key each machine's own tag. */
+static int judge_known(struct sweep *w, const struct stack *s, struct gc_group *ret, struct gp_error *err) {
+    bool launched = false;
+    int r = trust_launched_here(w->e->journal, s->uid, &launched, err);
+    if (r != 0) return r;
+    struct told t = hear_all(w, s);
+    ret->known = launched || (t.key && t.member);
+    /* another name with its uid is a copy, which ends no more than itself */
+    if (!ret->known || !str_eq(s->name, ret->of->stack)) return 0;
+    if (launched) ret->known_s = t.moved_s > 0 ? t.moved_s : s->expires_s;
+    else ret->known_s = t.proven_s;
+    return 0;
+}
+
+/* Finds the group's stack in the journal. */
 static int know(struct sweep *w, const struct resource *of, struct gc_group *ret, struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(w->e->journal, &all, err);
     *ret = (struct gc_group){.all = &w->all, .of = of, .stones = &w->stones};
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct stack *s = &all.list.items[i];
-        if (!str_eq(s->uid, of->uid)) continue;
-        r = trust_launched_here(w->e->journal, s->uid, &ret->known, err);
-        /* another name with its uid is a copy, which ends no more than itself */
-        bool named = str_eq(s->name, of->stack);
-        if (r == 0 && ret->known && named) ret->known_s = known_deadline(w, s);
-    }
+    for (size_t i = 0; r == 0 && i < all.list.len; i++)
+        if (str_eq(all.list.items[i].uid, of->uid)) r = judge_known(w, &all.list.items[i], ret, err);
     stack_list_clear(&all);
     return r;
 }
@@ -190,7 +216,7 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
     group.shared = shares_uid(w, of);
     if (owned) gc_fate_find(&group, w->time.now_s, &now);
     if (owned) gc_fate_find(&group, w->time.later_s, &later);
-    if (now.whole && !dry_run) r = end_uid(w, of, &down, err);
+    if (now.whole && !dry_run) r = end_uid(w, of, group.known, &down, err);
     else if (now.some.list.len > 0 && !dry_run) r = end_some(w, &now.some, err);
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];

@@ -6,7 +6,8 @@
 
 #include <openssl/evp.h>
 
-#define AGENT_MS 60000 /* an agent may prompt its user */
+#define AGENT_MS 60000   /* an agent may prompt its user */
+#define SIGNATURE_MIN 64 /* of ed25519; of RSA with 512 bits */
 
 /* The signed bytes: the magic, then namespace, reserved, hash algorithm and hash of the text, as strings. A server's
  * login request begins with the length of its session id, so it never has these bytes. */
@@ -50,6 +51,7 @@ static int by_agent(const char *name, const struct str *blob, const struct str *
         r = ssh_agent_sign_as(&agent, k, algorithm, (const unsigned char *)data->s, data->len, sig, &used, err);
         if (r == 0 && strcmp(used, algorithm) != 0)
             r = gp_fail(err, GP_EAUTH, "the agent signs with %.40s instead of %s: use an ed25519 key", used, algorithm);
+        if (r == 0 && sig->len < SIGNATURE_MIN) r = gp_fail(err, GP_EPROTO, "the agent's signature is too short");
         return r == 0 ? 0 : gp_wrap(err, "%s", name);
     }
     return gp_fail(err, GP_ENOTFOUND, "%s: ssh-agent does not hold it: add it with ssh-add", name);

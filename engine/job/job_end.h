@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The result of a job while its nodes are destroyed: STATE/stacks/UID/job_end.json. A `run` that is killed meanwhile,
- * or that left nodes whose files did not come, is finished by the next one, which reports this result instead of running
- * the job again. The file goes with the stack's folder, so it never outlives the stack. The verb's thread. */
+ * or that left nodes whose files did not come, is finished by the next one, which reports this result and runs nothing.
+ * The file goes with the stack's folder, so it never outlives the stack. The verb's thread. */
 #ifndef GP_ENGINE_JOB_END_H
 #define GP_ENGINE_JOB_END_H
 

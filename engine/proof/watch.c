@@ -90,16 +90,20 @@ static bool look(struct watch *w) {
         struct provider *p = run->providers.items[i];
         GP_AUTO_RESOURCES struct resource_list list = {0};
         struct gp_error err = {0};
+        struct resource_list known = {0}; /* borrowed: also found when their tags were changed */
         struct list_req req = {.owner = p->owner, .stack = run->stack.name, .regions = NULL, .nodes_only = true};
         GP_AUTO_STRV struct strv regions = {0};
         for (int k = 0; k < run->n_nodes; k++) {
             const struct seen *s = &w->seen[k];
-            if (s->wanted && strcmp(s->provider, p->ops->name) == 0 && !strv_has(&regions, s->region))
-                strv_add(&regions, s->region);
+            if (!s->wanted || strcmp(s->provider, p->ops->name) != 0) continue;
+            if (!strv_has(&regions, s->region)) strv_add(&regions, s->region);
+            if (s->valid) vec_push(&known.list, s->res);
         }
         if (regions.n == 0) continue;
         req.regions = &regions;
+        req.known = &known;
         int r = p->ops->list(p, &req, &list, &err);
+        vec_free(&known.list);
         pthread_mutex_lock(&w->lock);
         str_put(w->trouble, sizeof w->trouble, r == 0 ? "" : err.msg);
         pthread_mutex_unlock(&w->lock);

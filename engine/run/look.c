@@ -129,6 +129,16 @@ static bool replaces_gone(struct resource_list *l, struct resource *r) {
     return false;
 }
 
+/* By uid a list shows resources with another name too. This journal has none of them under that name: either an edited
+ * tag hides them, or the uid is another stack's and was copied. Nobody can tell, so they are named and left alone. */
+static void set_aside_renamed(const struct list_req *req, struct resource *r) {
+    bool its = req->uid != NULL && str_eq(r->uid, req->uid) && str_eq(r->owner, req->owner);
+    if (!its || r->state == RES_GONE || str_eq(r->stack, req->stack)) return;
+    GP_AUTO_FREE char *why = xasprintf("it has the uid of '%s' and the name '%.64s'", req->stack, r->stack);
+    resource_set(&r->unreadable, why);
+    resource_set(&r->uid, "");
+}
+
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run_look *look, const struct list_req *req, const struct resource_list *journal,
                      const char *account, struct resource_list *all, struct resource_list *ret) {
@@ -137,8 +147,8 @@ static void sort_out(struct run_look *look, const struct list_req *req, const st
         recognize(journal, r); /* also what belongs to another stack by the journal, whatever its tags say */
         zero_price_drop(r);
         resource_set(&r->account, account);
-        bool its = req->uid != NULL && str_eq(r->uid, req->uid); /* the uid decides, whatever name it has */
-        if (its && str_eq(r->owner, req->owner)) resource_set(&r->stack, req->stack);
+        if (resource_is_machine(r)) r->claim = false; /* no cloud's claim is a machine */
+        set_aside_renamed(req, r);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && replaces_gone(ret, r)) continue;
         if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
@@ -535,7 +545,7 @@ int look_unreadable_error(const struct resource_list *unreadable, const char *wh
     }
     if (first == NULL) return 0;
     return gp_fail(err, GP_EBILLED,
-                   "%s: left alone: %.200s in %s: its owner is not known (%s), and it may be billed: "
+                   "%s: left alone: %.200s in %s: its stack is not known (%s), and it may be billed: "
                    "check it in the cloud's console",
                    what, ids.s, first->region, first->unreadable);
 }

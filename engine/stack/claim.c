@@ -178,6 +178,12 @@ bool claim_keeps_ready(const struct run *run) {
 
 int claim_retire_expired(struct run *run, struct finding *found, struct gp_error *err) {
     if (!is_expired(run)) return 0;
+    if (run->unproven.list.len > 0)
+        return gp_fail(
+            err, GP_EEXISTS,
+            "the stack '%s' is past its deadline, and has %s, which this machine cannot prove to be of it: run "
+            "'gpuprov down %s' first, or choose another name",
+            run->stack.name, run->unproven.list.items[0].id, run->stack.name);
     run_event(run, -1, NODE_PLANNED, EVENT_INFO, "reconcile",
               "destroying the resources of the expired stack '%s' first", run->stack.name);
     struct down_result gone = {0};
@@ -285,6 +291,12 @@ int claim_take(struct run *run, struct gp_error *err) {
                        "its tags: remove that claim in the cloud's console, or choose another name",
                        run->stack.name, home->ops->name, run->stack.uid);
     if (continued && !str_eq(before, run->stack.uid)) return not_continued(run, err);
+    if (known && !str_eq(before, run->stack.uid))
+        return gp_fail(
+            err, GP_EEXISTS,
+            "'%s' has a second claim at %s, with the uid %s instead of %s: remove the one that is not yours in "
+            "the cloud's console, or choose another name",
+            run->spec->name, home->ops->name, run->stack.uid, before);
     if (home->ops->unique_claim) r = is_anothers(run, &run->shares_claim, err);
     if (r == 0 && before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
     if (r == 0 && is_expired(run))
@@ -345,7 +357,8 @@ void claim_take_back(struct run *run) {
     if (run->stack.uid == NULL || run_any_exists(run) || gp_cancelled(&run->e->cancel)) return;
     int r = is_ours(run, &ours, &why);
     if (r == 0 && ours) r = adopt_stack(run, NULL, &why); /* another run may have launched under it meanwhile */
-    if (r == 0 && ours && !run_any_exists(run)) r = teardown(run, &gone, &why);
+    bool empty = !run_any_exists(run) && run->unproven.list.len == 0; /* those may be another run's nodes */
+    if (r == 0 && ours && empty) r = teardown(run, &gone, &why);
     if (r != 0) run_event(run, -1, NODE_ENDING, EVENT_WARN, "claim", "%s", why.msg);
     down_result_clear(&gone);
 }

@@ -45,6 +45,7 @@ static double machines_usd(const struct run *run, bool gone_only) {
         struct resource *r = &all.list.items[i];
         zero_price_drop(r);
         if (!resource_is_machine(r) || (gone_only && r->state != RES_GONE)) continue;
+        if (gone_only && r->ours == OURS_NOT) continue; /* a limit counts no prices and times that anybody can write */
         if (r->price_usd_per_h < 0) return -1;
         usd += machine_usd(run, r);
     }

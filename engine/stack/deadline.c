@@ -108,12 +108,18 @@ void deadline_notes(struct run *run, struct strv *notes) {
     }
 }
 
+/* What somebody else may have put there must not stop the move. */
+static bool is_foreign(const struct run *run, const struct resource *r) {
+    return !str_eq(r->uid, run->stack.uid) || (resource_is_machine(r) && r->ours == OURS_NOT);
+}
+
 const struct provider_ops *deadline_cannot_move(const struct run *run) {
     for (int i = 0; i < run->n_nodes; i++) {
         const struct provider_ops *ops = run->nodes[i].exists ? provider_find(run->nodes[i].res.provider) : NULL;
         if (ops != NULL && !ops->spec->moves_deadline) return ops;
     }
     for (size_t i = 0; i < run->others.list.len; i++) {
+        if (is_foreign(run, &run->others.list.items[i])) continue;
         const struct provider_ops *ops = provider_find(run->others.list.items[i].provider);
         if (ops != NULL && !ops->spec->moves_deadline) return ops;
     }
@@ -148,8 +154,8 @@ int deadline_tag(struct run *run, struct gp_error *err) {
                 vec_push(&its.list, run->nodes[k].res);
         for (size_t k = 0; k < run->others.list.len; k++) {
             const struct resource *o = &run->others.list.items[k];
-            if (o->state != RES_GONE && str_eq(o->provider, p->ops->name) && str_eq(o->uid, run->stack.uid))
-                vec_push(&its.list, *o);
+            if (is_foreign(run, o)) continue;
+            if (o->state != RES_GONE && str_eq(o->provider, p->ops->name)) vec_push(&its.list, *o);
         }
         if (its.list.len > 0) r = p->ops->tag(p, &its, tags, GP_ARRAY_LEN(tags), err);
         vec_free(&its.list);

@@ -75,6 +75,7 @@ static int take_created(struct run *run, const struct resource_list *made, const
         }
         resource_clear(&n->res);
         resource_copy(&n->res, res);
+        trust_machine(run, &n->res); /* where this machine alone decides what there is, a reply names only its own */
         n->exists = true;
         resource_set(&n->rec.resource_id, res->id);
         if (first_key != NULL) resource_set(&n->rec.host_key_first, first_key);

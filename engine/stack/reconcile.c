@@ -101,8 +101,9 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
     }
     if (!n->exists && had[0] == '\0') return 0;
     int attempt = GP_MAX(n->rec.attempt, n->exists && knows_attempt(n->run, &n->res) ? n->res.attempt : 0);
-    /* the machine of the launch that was cut: it shows the key made for it */
-    bool expected = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
+    /* the machine of the launch that was cut: it shows the key made for it; another run's has a key of its own */
+    bool cut = n->exists && had[0] == '\0' && n->rec.attempt == n->res.attempt;
+    bool expected = cut && n->res.ours == OURS_LAUNCHED;
     char *first = expected ? GP_STEAL(n->rec.host_key_first) : NULL;
     node_record_clear(&n->rec);
     n->rec = (struct node_record){.slot = n->slot,
@@ -112,6 +113,8 @@ static int fit_record(struct run_node *n, struct gp_error *err) {
                                   .phase = n->exists ? NODE_REACHING : NODE_PLANNED};
     trust_tag_key(n);
     if (!run_is_locked(n->run)) return 0; /* without the lock, another run may be writing the record */
+    if (n->exists && n->res.ours == OURS_NOT)
+        return 0; /* shown only: the record keeps the node's own machine and key */
     return run_node_save(n, err);
 }
 

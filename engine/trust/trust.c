@@ -73,15 +73,6 @@ static int cannot_prove(struct run *run, const struct resource *r, struct gp_err
                    n != 0 ? "" : ", and the journal of its launch is not here", run->stack.name);
 }
 
-bool trust_is_of_another(struct journal *j, const char *name, const char *uid) {
-    struct stack_list all = {0};
-    bool another = journal_stacks(j, &all, NULL) != 0;
-    for (size_t i = 0; i < all.list.len; i++)
-        another = another || (str_eq(all.list.items[i].uid, uid) && !str_eq(all.list.items[i].name, name));
-    stack_list_clear(&all);
-    return another;
-}
-
 int trust_launched_here(struct journal *j, const char *uid, bool *ret, struct gp_error *err) {
     struct intent_list all = {0};
     *ret = false;
@@ -108,6 +99,30 @@ int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_err
     return r;
 }
 
+/* A stack that lists alone have shown has no uid of its own: its tags may be the copied ones. */
+bool trust_is_of_another(struct journal *j, const char *name, const char *uid) {
+    struct stack_list all = {0};
+    bool another = journal_stacks(j, &all, NULL) != 0, member = true;
+    for (size_t i = 0; i < all.list.len && !another; i++)
+        if (str_eq(all.list.items[i].uid, uid) && !str_eq(all.list.items[i].name, name))
+            another = trust_is_member(j, uid, &member, NULL) != 0 || member;
+    stack_list_clear(&all);
+    return another;
+}
+
+/* A machine with the stack's name and a uid that this journal has no part in. */
+static const struct resource *other_uid(struct run *run, struct gp_error *err, int *ret) {
+    for (size_t i = 0; *ret == 0 && i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        bool runs = resource_is_machine(r) && (r->state == RES_PENDING || r->state == RES_RUNNING);
+        bool member = false;
+        if (!runs || r->uid[0] == '\0' || str_eq(r->uid, run->stack.uid)) continue;
+        *ret = trust_is_member(run->e->journal, r->uid, &member, err);
+        if (!member) return r;
+    }
+    return NULL;
+}
+
 int trust_may_launch(struct run *run, struct gp_error *err) {
     struct intent_list open = {0};
     bool missing = false, member = false;
@@ -116,9 +131,13 @@ int trust_may_launch(struct run *run, struct gp_error *err) {
         missing = missing || !there;
         member = member || there;
     }
-    if (!missing || run->unproven.list.len == 0) return 0;
-    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
-    if (r == 0 && !member) r = trust_is_member(run->e->journal, run->stack.uid, &member, err);
+    if (!missing) return 0;
+    int r = 0;
+    if (!member && run->stack.uid != NULL) r = trust_is_member(run->e->journal, run->stack.uid, &member, err);
+    const struct resource *other = r == 0 && !member ? other_uid(run, err, &r) : NULL;
+    if (r == 0 && other != NULL) return cannot_prove(run, other, err);
+    if (r == 0 && run->unproven.list.len > 0)
+        r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && i < run->unproven.list.len; i++) {
         const struct resource *s = &run->unproven.list.items[i];
         if (is_own_launch(&open, s)) continue;

@@ -61,6 +61,7 @@ static struct {
     int partial[16];      /* so many slots that the n-th create makes before its refusal */
     bool group_lingers;
     struct engine *cancel_in_create; /* Ctrl-C while the first create is under way */
+    const char *launched_meanwhile;  /* a machine of another controller, which appears with the first create */
     bool never_made;                 /* the lost create made nothing */
     char *under_way;                 /* what the second Ctrl-C would print then */
     struct strv known;               /* the ids that prepare got of a stack with machines */
@@ -268,6 +269,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
                        struct gp_error *err) {
     struct journal *j = journal_of(p);
     int n = cloud.creates++;
+    if (cloud.launched_meanwhile != NULL && n == 0) add(RES_INSTANCE, cloud.launched_meanwhile, req->stack, 0);
     if (cloud.cancel_in_create != NULL) {
         if (gp_cancelled(&cloud.cancel_in_create->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
         cloud.under_way = engine_billed_ids(cloud.cancel_in_create);
@@ -362,7 +364,8 @@ static int list_things(struct provider *p, const struct list_req *req, struct re
             r->state = RES_GONE;
             r->billed = false;
         }
-        if (req->stack != NULL && strcmp(req->stack, r->stack) != 0) continue;
+        bool by_uid = req->uid != NULL && str_eq(req->uid, r->uid);
+        if (req->stack != NULL && strcmp(req->stack, r->stack) != 0 && !by_uid) continue;
         if (strcmp(req->owner, r->owner) != 0 || strcmp(r->provider, p->ops->name) != 0) continue;
         if (!other && r->kind == RES_INSTANCE && cloud.lists <= cloud.list_lag) continue;
         if (!other && r->kind == RES_INSTANCE && cloud.lists == cloud.hide_instances_at) continue;

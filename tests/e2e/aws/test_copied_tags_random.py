@@ -104,7 +104,8 @@ class History:
 
     def preempt(self, which):
         """The cloud's doing: her node ends, and its copies stay."""
-        self.shared.end(self.genuine[which])
+        if self.genuine[which] in self.shared.alive():
+            self.shared.end(self.genuine[which])
         self.kept.discard(self.genuine[which])
 
     def tag(self, thing, key, value):

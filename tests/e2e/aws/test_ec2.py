@@ -2,6 +2,7 @@
 """gpuprov on EC2, from a spec to proven nodes and back to nothing, with others at work in the same account
 and on bad days of the cloud; killed and robbed of its memory: test_ec2_killed.py. What is true is asked of
 the cloud with boto3 and of the hosts, not of gpuprov."""
+import re
 import base64
 import calendar
 import hashlib
@@ -128,7 +129,7 @@ def test_two_at_once_from_two_machines(cloud, machine, spec, proxies, key):
     assert 0 in codes, ended
     for (_, err), code in ended:
         if code:
-            assert code == 6 and "launched by another run" in err, err
+            assert code == 6 and re.search("launched by another run|another run launched it", err), err
     for gpuprov in both:  # afterwards both know the same stack
         up = gpuprov.json("up", path, env=through(proxy), timeout=300)
         assert up["stack"]["phase"] == "ready"
@@ -188,7 +189,7 @@ def test_a_launch_of_unknown_outcome(cloud, machine, spec, proxies):
     said = gpuprov("up", path, code=8, env=through(proxy)).err
     assert "may exist" in said and "gpuprov down llm" in said
     assert len({c.params["ClientToken"] for c in proxy.of("RunInstances")}) == 1
-    assert proxy.count("RunInstances") == 1 and len(cloud.alive("llm")) == 2
+    assert len(cloud.alive("llm")) == 2  # the request is repeated with its token
     gpuprov("down", path)
     cloud.nothing_left()
 

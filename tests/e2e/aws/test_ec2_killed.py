@@ -62,17 +62,20 @@ def test_killed_while_launching_down_leaves_nothing(cloud, machine, spec, proxie
 
 @pytest.mark.long
 def test_killed_after_the_launch_up_goes_on(cloud, machine, spec, proxies):
-    """EC2 acted, the answer never came and gpuprov was killed: the next `up` finds the machines by their
-    tags, enters them with the key made before, and launches none."""
+    """EC2 acted, the answer never came and gpuprov was killed: the next `up` gets the machines by the launch's
+    token, enters them with the key made before, and launches none."""
     gpuprov, path, proxy = machine(), spec(nodes=1, require="host.memory"), proxies()
     proxy.rule("RunInstances", "hold_after", times=None)
     p = gpuprov.popen("up", path, env=through(proxy))
     wait_for(cloud.alive, 60)
     p.kill()
     p.communicate()
+    [first] = proxy.of("RunInstances")
     proxy.clear()
     up = gpuprov.json("up", path, env=through(proxy), timeout=300)
-    assert up["report"]["ready"] is True and proxy.count("RunInstances") == 0
+    # the repeated token shows that the machine is this launch's
+    assert up["report"]["ready"] is True
+    assert {c.params["ClientToken"] for c in proxy.of("RunInstances")} == {first.params["ClientToken"]}
     assert [n["id"] for n in up["stack"]["nodes"]] == [i["InstanceId"] for i in cloud.alive()]
     gpuprov("down", path)
     cloud.nothing_left()

@@ -63,7 +63,8 @@ def test_spec_to_proven_nodes_and_back(gpuprov, spec, tmp_path, nodes):
     plan = gpuprov("plan", path, code=2)
     assert "shared" in plan.out or "share" in plan.out
     up = gpuprov.json("up", path, timeout=300)
-    assert up["report"]["ready"] is True
+    assert up["report"]["ready"] is True and up["stack"]["phase"] == "ready", "both say the same"
+    assert [(n["phase"], n["ready"]) for n in up["stack"]["nodes"]] == [("ready", True)] * nodes
     for node in up["report"]["nodes"]:
         verdicts = {c["check"]: c["verdict"] for c in node["checks"]}
         assert trained(next(c for c in node["checks"] if c["check"] == "train.ddp")), node["checks"]

@@ -10,6 +10,117 @@ static bool is_gone(const char *id) {
     return false;
 }
 
+#define OTHER "aaaaaaaaaaaaaaaa"
+
+/* A stack "other" of the same owner with one machine and a claim, which this journal does not know. */
+static void add_other(void) {
+    add_of(RES_INSTANCE, "i-other", 0, "me", "other", OTHER, clock_wall_s() + 3600);
+    add_of(RES_GROUP, "sg-other", -1, "me", "other", OTHER, clock_wall_s() + 3600);
+}
+
+static int end(struct fixture *f, const char *name, struct gp_error *err) {
+    struct down_result down = {0};
+    gp_error_clear(err);
+    int r = engine_down(f->e, &(struct down_req){.name = name}, &down, err);
+    down_result_clear(&down);
+    return r;
+}
+
+/* A claim that somebody planted has this stack's name and the other's uid. `down` states what it left. */
+static void test_a_planted_claim_without_the_journal(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    add_other();
+    add_of(RES_GROUP, "sg-planted", -1, "me", "t", OTHER, clock_wall_s() + 3600);
+    assert_int_equal(end(f, "t", &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "i-other"));
+    assert_false(is_gone("i-other"));
+    assert_int_equal(end(f, "other", &err), 0);
+    assert_true(is_gone("i-other"));
+}
+
+/* What lists alone have shown under this name has no right to the other's uid. */
+static void test_hearsay_does_not_own_a_uid(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list views = {0};
+    add_of(RES_INSTANCE, "i-his", 0, "me", "t", OTHER, clock_wall_s() + 3600);
+    assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), 0);
+    stack_view_list_clear(&views);
+    add_other();
+    int r = end(f, "other", &err);
+    assert_true(is_gone("i-other"));
+    if (!is_gone("i-his")) assert_int_equal(r, -GP_EBILLED);
+}
+
+/* The other way round: the journal has launched the other stack, so a copy with this name is left, and said. */
+static void test_a_copy_with_the_uid_of_another_is_no_gone(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack other = {.owner = xstrdup("me"),
+                          .name = xstrdup("other"),
+                          .uid = xstrdup(OTHER),
+                          .provider = xstrdup("aws"),
+                          .region = xstrdup("r1"),
+                          .spec_hash = xstrdup(""),
+                          .expires_s = clock_wall_s() + 3600};
+    if (journal_stack_put(f->e->journal, &other, NULL, &err) != 0) fail_msg("%s", err.msg);
+    record_launched(f->e->journal, add(RES_INSTANCE, "i-other", &other, 0));
+    stack_clear(&other);
+    add_of(RES_INSTANCE, "i-his", 0, "me", "t", OTHER, clock_wall_s() + 3600);
+    assert_int_equal(end(f, "t", &err), -GP_EBILLED);
+    assert_non_null(strstr(err.msg, "i-his"));
+    assert_false(is_gone("i-his") || is_gone("i-other"));
+}
+
+/* A machine is no cloud's claim, whatever its tags say; and without the journal nothing is launched beside a stack. */
+static void test_a_machine_that_says_it_is_a_claim(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct up_result up = {0};
+    add_of(RES_INSTANCE, "i-his", -1, "me", "t", "bbbbbbbbbbbbbbbb", clock_wall_s() + 3600)->claim = true;
+    add_of(RES_INSTANCE, "i-mine", 0, "me", "t", OTHER, clock_wall_s() + 3600);
+    add_of(RES_GROUP, "sg-mine", -1, "me", "t", OTHER, clock_wall_s() + 3600);
+    assert_int_equal(engine_up(f->e, f->spec, &up, &err), -GP_ENOTFOUND);
+    assert_int_equal(cloud.creates, 0);
+    assert_false(is_gone("i-mine") || is_gone("i-his"));
+    up_result_clear(&up);
+}
+
+/* The claim is this journal's, and another controller has launched under it meanwhile: a refused `up` takes nothing
+ * back. */
+static void test_a_refused_up_leaves_another_runs_nodes(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct up_result up = {0};
+    load(f, "name: t\nnodes: 1\noffers: [{provider: aws}]\n");
+    for (size_t i = 0; i < GP_ARRAY_LEN(cloud.script); i++)
+        cloud.script[i] = (struct refusal){GP_EQUOTA, GP_SCOPE_PROVIDER, "quota"};
+    cloud.launched_meanwhile = "i-theirs";
+    assert_int_not_equal(engine_up(f->e, f->spec, &up, &err), 0);
+    assert_true(cloud.creates > 0);
+    assert_false(is_gone("i-theirs"));
+    up_result_clear(&up);
+}
+
+/* The stack's nodes are at another cloud than a copy whose deadline has passed. */
+static void test_gc_ends_a_copy_at_its_own_cloud_only(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list views = {0};
+    struct gc_result gc = {0};
+    struct resource *far = add_of(RES_INSTANCE, "i-far", 0, "me", "t", OTHER, clock_wall_s() + 3600);
+    resource_set(&far->provider, "local");
+    resource_set(&far->region, "here");
+    assert_int_equal(engine_status(f->e, "t", NULL, true, &views, &err), 0); /* the journal has it now */
+    stack_view_list_clear(&views);
+    add_of(RES_INSTANCE, "i-his", 1, "me", "t", OTHER, clock_wall_s() - 60);
+    (void)engine_gc(f->e, NULL, false, &gc, &err);
+    gc_result_clear(&gc);
+    assert_true(is_gone("i-his"));
+    assert_false(is_gone("i-far"));
+}
+
 /* Somebody gave a claim with this stack's name the uid of another one that the journal has, and a deadline that has
  * passed: no verb of this name touches the other stack. */
 static void test_the_uid_of_another_stack(void **state) {
@@ -54,6 +165,12 @@ static void test_the_uid_of_another_stack(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_uid_of_another_stack, setup, finish),
+        cmocka_unit_test_setup_teardown(test_a_planted_claim_without_the_journal, setup, finish),
+        cmocka_unit_test_setup_teardown(test_hearsay_does_not_own_a_uid, setup, finish),
+        cmocka_unit_test_setup_teardown(test_a_copy_with_the_uid_of_another_is_no_gone, setup, finish),
+        cmocka_unit_test_setup_teardown(test_a_machine_that_says_it_is_a_claim, setup, finish),
+        cmocka_unit_test_setup_teardown(test_a_refused_up_leaves_another_runs_nodes, setup, finish),
+        cmocka_unit_test_setup_teardown(test_gc_ends_a_copy_at_its_own_cloud_only, setup, finish),
     };
     return cmocka_run_group_tests_name("engine uid", tests, NULL, NULL);
 }
