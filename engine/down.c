@@ -82,7 +82,7 @@ static int end_their_machines(struct run *run) {
             const struct resource *r = &run->others.list.items[k];
             bool machine = r->kind == RES_INSTANCE && r->state != RES_GONE && r->state != RES_STOPPING;
             if (!machine || !str_eq(r->provider, p->ops->name) || str_eq(r->uid, run->stack.uid)) continue;
-            if (trust_is_of_another(run->e->journal, run->stack.name, r->uid)) continue;
+            if (trust_is_of_another(run, r->uid)) continue;
             vec_push(&part.list, *r); /* borrowed: only the array is freed */
             run_event(run, -1, NODE_ENDING, EVENT_START, "destroy", "%s %s", resource_kind_name(r->kind), r->id);
         }
@@ -224,7 +224,7 @@ static int say_anothers(struct run *run, struct down_result *ret, int r, struct 
     for (size_t i = 0; i < run->others.list.len; i++) {
         const struct resource *o = &run->others.list.items[i];
         if (!resource_is_machine(o) || o->state == RES_GONE || o->state == RES_STOPPING || o->uid[0] == '\0' ||
-            str_eq(o->uid, run->stack.uid) || !trust_is_of_another(run->e->journal, run->stack.name, o->uid))
+            str_eq(o->uid, run->stack.uid) || !trust_is_of_another(run, o->uid))
             continue;
         resource_list_add(&ret->left, o);
         if (why.code == GP_OK)
@@ -260,7 +260,7 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
             say_other(run, found.earlier_uids.v[i]);
             continue;
         }
-        if (trust_is_of_another(e->journal, run->stack.name, found.earlier_uids.v[i])) {
+        if (trust_is_of_another(run, found.earlier_uids.v[i])) {
             run_event(
                 run, -1, NODE_ENDING, EVENT_WARN, "destroy",
                 "resources with the name '%s' have the uid %s of another stack of this journal: they are destroyed "

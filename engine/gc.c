@@ -139,8 +139,8 @@ static int judge_known(struct sweep *w, const struct stack *s, struct gc_group *
     if (r != 0) return r;
     struct told t = hear_all(w, s);
     ret->known = launched || (t.key && t.member);
-    /* another name with its uid is a copy, which ends no more than itself */
-    if (!ret->known || !str_eq(s->name, ret->of->stack)) return 0;
+    /* another name or owner with its uid is a copy, which ends no more than itself */
+    if (!ret->known || !str_eq(s->name, ret->of->stack) || !str_eq(s->owner, ret->of->owner)) return 0;
     if (launched) ret->known_s = t.moved_s > 0 ? t.moved_s : s->expires_s;
     else ret->known_s = t.proven_s;
     return 0;

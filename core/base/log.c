@@ -196,6 +196,10 @@ static size_t url_password(const char *text, const char *p, size_t *ret_at) {
     if (p - text < 3 || memcmp(p - 3, "://", 3) != 0) return 0;
     size_t end = strcspn(p, "/?# \t\r\n'\"<>");
     const char *colon = memchr(p, ':', end), *at = memrchr(p, '@', end);
+    if (colon != NULL && at == NULL && strspn(colon + 1, "0123456789") < (size_t)(p + end - colon - 1)) {
+        end = strcspn(p, " \t\r\n'\"<>"); /* no port: a password with a slash that should be encoded */
+        at = memrchr(p, '@', end);
+    }
     if (colon == NULL || at == NULL || at <= colon + 1) return 0;
     *ret_at = (size_t)(colon + 1 - p);
     return (size_t)(at - colon - 1);

@@ -43,10 +43,10 @@ int job_get_nodes(struct job_whole *w, struct gp_error *err) {
 void job_say_left(struct job_whole *w, bool never) {
     GP_AUTO_FREE char *who = job_owed_text(&w->s);
     GP_AUTO_FREE char *text =
-        xasprintf("%s outputs that %s, 'gpuprov down %s' destroys the stack", who,
+        xasprintf("%s outputs that %s, 'gpuprov down %s' destroys %s", who,
                   never ? "cannot be copied as they are: when none is left there, the same 'gpuprov run' goes on"
                         : "are not here: the same 'gpuprov run' fetches them",
-                  w->spec->name);
+                  w->spec->name, str_starts(who, "node ") ? "it" : "them");
     job_say(&w->s, EVENT_FAIL, text);
     w->ours = false;
 }

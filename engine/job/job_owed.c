@@ -101,17 +101,26 @@ static void forget_fetched(struct job_result *ret, const struct job_owed_list *o
     ret->fetched.len = kept;
 }
 
-/* Whether the stack was taken into use again by another gpuprov, which does not know this result. */
+/* Whether the stack was taken into use again by another gpuprov, which does not know this result. What a node tells of
+ * its jobs does not decide about the others. */
 static int check_same(const struct job_session *s, size_t i, const char *machine, struct gp_error *err) {
     const struct job_node *j = &s->all.items[i];
     const char *name = s->run->stack.name;
-    bool other = j->state.id[0] != '\0' && strcmp(j->state.id, s->ret->id) != 0;
-    if (j->gone || (str_eq(j->n->res.id, machine) && !other)) return 0;
+    if (j->gone || str_eq(j->n->res.id, machine)) return 0;
     return gp_fail(
         err, GP_EBUSY,
-        "'%s': job %s has ended, and node %zu, which had outputs of it, %s by now: the stack is in use again: "
-        "'gpuprov down %s' destroys it",
-        name, s->ret->id, i, other ? "has another job" : "is another machine", name);
+        "'%s': job %s has ended, and node %zu, which had outputs of it, is another machine by now: the stack "
+        "is in use again: 'gpuprov cp' fetches what is left there, then 'gpuprov down %s' destroys it",
+        name, s->ret->id, i, name);
+}
+
+/* Files of an owing node that will not come. */
+static void check_lost(const struct job_session *s, size_t i, struct gp_error *ret_lost) {
+    const struct job_node *j = &s->all.items[i];
+    bool other = !j->gone && j->state.id[0] != '\0' && strcmp(j->state.id, s->ret->id) != 0;
+    if (ret_lost->code != GP_OK || (!j->gone && !other)) return;
+    (void)gp_fail(ret_lost, GP_EREACH, "%s/%zu: %s, and its outputs that are not here with it", s->run->stack.name, i,
+                  other ? "its job was replaced by another one" : "its machine is gone");
 }
 
 static int restrict_to(struct job_session *s, const struct job_owed_list *owed, struct gp_error *ret_lost,
@@ -126,9 +135,7 @@ static int restrict_to(struct job_session *s, const struct job_owed_list *owed, 
             continue;
         }
         if (check_same(s, i, its->machine, err) != 0) return -(int)GP_EBUSY;
-        if (j->gone && ret_lost->code == GP_OK)
-            (void)gp_fail(ret_lost, GP_EREACH, "%s/%zu: its machine is gone, and its outputs that are not here with it",
-                          s->run->stack.name, i);
+        check_lost(s, i, ret_lost);
     }
     return 0;
 }

@@ -78,6 +78,19 @@ static bool any_lent(const struct run *now, const struct lost *l) {
     return false;
 }
 
+/* The nodes that are left have ended it well, and the others were gone when this call began: a `run` elsewhere, or one
+ * whose state is lost, may have destroyed them because it has their files. */
+static bool may_be_over(const struct job_session *s, const struct lost *l) {
+    bool left = false;
+    for (size_t i = 0; i < s->all.len; i++) {
+        const struct job_node *j = &s->all.items[i];
+        if (!j->used) continue;
+        if (l->why[i] != NULL ? j->n->exists : !job_state_ok(&j->state)) return false;
+        left = left || l->why[i] == NULL;
+    }
+    return left;
+}
+
 /* Why nothing is launched again, a clause; "": it may be. */
 static void refusal(const struct job_session *s, const struct run *now, const struct lost *l, struct str *to) {
     const struct job_result *ret = s->ret;
@@ -90,6 +103,9 @@ static void refusal(const struct job_session *s, const struct run *now, const st
         str_addf(to, "nodes were launched again %d time%s already (job.recover)", most, most == 1 ? "" : "s");
     else if (l->stuck) str_add(to, "another node does not answer, and the job may still run there");
     else if (now->stack.expires_s > 0 && left_s < LEFT_MIN_S) str_addf(to, "the deadline is in %s", left);
+    else if (may_be_over(s, l))
+        str_add(to, "the nodes that are left have ended it well, and the others were gone before: their files may have "
+                    "been fetched by another gpuprov");
     else if (any_lent(now, l)) str_add(to, "its machine is not gpuprov's to replace: remove it from the hosts file");
     else if (l->n == s->all.len && l->n_slots == 0 && (home == NULL || !home->unique_claim))
         str_add(to, "no node is left, and another gpuprov may have destroyed them");

@@ -126,6 +126,22 @@ static int look_for_end(struct job_whole *w, struct gp_error *err) {
     return 0;
 }
 
+/* Whether a stack of this name has the result of an ended job, by this machine's state alone. */
+static bool has_end(const struct job_whole *w) {
+    const struct engine *e = w->s.e;
+    struct stack_list all = {0};
+    bool has = journal_stacks(e->journal, &all, NULL) != 0;
+    for (size_t i = 0; i < all.list.len && !has; i++) {
+        struct job_end end = {0};
+        bool there = false;
+        if (!str_eq(all.list.items[i].name, w->spec->name) || all.list.items[i].uid == NULL) continue;
+        has = job_end_read(e, &all.list.items[i], &end, &there, NULL) != 0 || there;
+        job_end_clear(&end);
+    }
+    stack_list_clear(&all);
+    return has;
+}
+
 /* Looks for the job of this definition before `up`: a validation would disturb it. *ret_found: it is there, and the
  * session is open. w->resumed: it is over but for the nodes. Trouble with nodes is not an error, because `up` meets it
  * too, and names it. */
@@ -134,6 +150,10 @@ static int look_first(struct job_whole *w, bool *ret_found, struct gp_error *err
     struct gp_error why = {0};
     *ret_found = false;
     int r = job_session_open_stack(s, NULL, w->spec, false, &why);
+    if (r != 0 && r != -GP_ENOTFOUND && s->guard != NULL && has_end(w)) { /* `up` would forget it, and run it again */
+        if (err != NULL) *err = why;
+        return r;
+    }
     if (r == 0 && s->guard != NULL) {
         int b = look_for_end(w, err);
         if (b != 0 || job_is_over(w)) return b;

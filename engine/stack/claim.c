@@ -285,7 +285,7 @@ int claim_take(struct run *run, struct gp_error *err) {
     struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
     int r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
-    if (trust_is_of_another(run->e->journal, run->stack.name, run->stack.uid))
+    if (trust_is_of_another(run, run->stack.uid))
         return gp_fail(err, GP_EEXISTS,
                        "the claim of '%s' at %s has the uid of another stack of this journal (%s), so somebody copied "
                        "its tags: remove that claim in the cloud's console, or choose another name",
@@ -350,6 +350,13 @@ static int is_ours(struct run *run, bool *ret, struct gp_error *err) {
     return r;
 }
 
+/* They may be another run's nodes. Those that end already are waited for. */
+static bool any_unproven(const struct run *run) {
+    bool any = false;
+    for (size_t i = 0; i < run->unproven.list.len; i++) any = any || run->unproven.list.items[i].state != RES_STOPPING;
+    return any;
+}
+
 void claim_take_back(struct run *run) {
     struct down_result gone = {0};
     struct gp_error why = {0};
@@ -357,7 +364,7 @@ void claim_take_back(struct run *run) {
     if (run->stack.uid == NULL || run_any_exists(run) || gp_cancelled(&run->e->cancel)) return;
     int r = is_ours(run, &ours, &why);
     if (r == 0 && ours) r = adopt_stack(run, NULL, &why); /* another run may have launched under it meanwhile */
-    bool empty = !run_any_exists(run) && run->unproven.list.len == 0; /* those may be another run's nodes */
+    bool empty = !run_any_exists(run) && !any_unproven(run);
     if (r == 0 && ours && empty) r = teardown(run, &gone, &why);
     if (r != 0) run_event(run, -1, NODE_ENDING, EVENT_WARN, "claim", "%s", why.msg);
     down_result_clear(&gone);

@@ -43,7 +43,7 @@ static const struct resource *choose(struct run *run, const struct resource_list
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
         int its = counts(r) ? rank(run, r) : -1;
-        if (its <= best_rank || trust_is_of_another(run->e->journal, run->stack.name, r->uid)) continue;
+        if (its <= best_rank || trust_is_of_another(run, r->uid)) continue;
         best = r;
         best_rank = its;
     }

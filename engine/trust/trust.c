@@ -100,12 +100,15 @@ int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_err
 }
 
 /* A stack that lists alone have shown has no uid of its own: its tags may be the copied ones. */
-bool trust_is_of_another(struct journal *j, const char *name, const char *uid) {
+bool trust_is_of_another(const struct run *run, const char *uid) {
+    struct journal *j = run->e->journal;
     struct stack_list all = {0};
     bool another = journal_stacks(j, &all, NULL) != 0, member = true;
-    for (size_t i = 0; i < all.list.len && !another; i++)
-        if (str_eq(all.list.items[i].uid, uid) && !str_eq(all.list.items[i].name, name))
-            another = trust_is_member(j, uid, &member, NULL) != 0 || member;
+    for (size_t i = 0; i < all.list.len && !another; i++) {
+        const struct stack *s = &all.list.items[i];
+        bool its = str_eq(s->name, run->stack.name) && str_eq(s->owner, run->owner);
+        if (str_eq(s->uid, uid) && !its) another = trust_is_member(j, uid, &member, NULL) != 0 || member;
+    }
     stack_list_clear(&all);
     return another;
 }

@@ -19,9 +19,9 @@ bool trust_host_key(struct run *run, const struct resource *r);
 /* Sets tag_key of a node whose host key comes with user-data or the tags, from the machine that it has now. */
 void trust_tag_key(struct run_node *n);
 
-/* Whether the journal has a part (trust_is_member) in a stack of another name with that uid: who gives it to this one
- * has copied it. A journal that cannot be read: true. */
-bool trust_is_of_another(struct journal *j, const char *name, const char *uid);
+/* Whether the journal has a part (trust_is_member) in a stack of another name or owner with that uid: who gives it to
+ * the run's stack has copied it. A journal that cannot be read: true. */
+bool trust_is_of_another(const struct run *run, const char *uid);
 /* Whether this journal has launched a machine of the stack: then its deadline is the journal's. */
 int trust_launched_here(struct journal *j, const char *uid, bool *ret, struct gp_error *err);
 /* Whether this journal has launched anything of the stack, or has adopted a machine of it with a proof: a stack that

@@ -118,6 +118,19 @@ def test_its_machine_ends_before(gpuprov, job, tmp_path):
     assert ran(tmp_path, 0) == [[said.json["job"]["id"]]]
 
 
+def test_without_its_result_the_job_does_not_run_again(gpuprov, job, tmp_path):
+    """Another machine's `run`, or one after the state was lost: it cannot tell why the others are gone."""
+    spec = job("true")
+    first = gpuprov("run", "--json", spec, code=1).json["job"]["id"]
+    [mark] = marks(gpuprov)
+    mark.unlink()
+    free(tmp_path)
+    said = gpuprov("run", "--json", spec, code=9)
+    assert "may have been fetched by another gpuprov" in said.err
+    assert said.json["job"]["recovered"] == 0 and not any(e.get("phase") == "launch" for e in said.events)
+    assert ran(tmp_path, 0, 1) == [[first]] * 2
+
+
 @pytest.mark.parametrize("more, argument", [("  keep: 10m\n", []), ("", ["--keep", "10m"])])
 @pytest.mark.matrix(keep=1)
 def test_nodes_that_are_kept_after_a_failure_all_stay(gpuprov, job, tmp_path, more, argument):

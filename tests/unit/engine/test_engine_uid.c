@@ -73,6 +73,40 @@ static void test_a_copy_with_the_uid_of_another_is_no_gone(void **state) {
     assert_false(is_gone("i-his") || is_gone("i-other"));
 }
 
+/* Another owner's stack of the same name is another stack. */
+static void test_the_uid_of_another_owner(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct up_result up = {0};
+    struct resource_list known = {0};
+    struct stack other = {.owner = xstrdup("you"),
+                          .name = xstrdup("t"),
+                          .uid = xstrdup(OTHER),
+                          .provider = xstrdup("aws"),
+                          .region = xstrdup("r1"),
+                          .spec_hash = xstrdup(""),
+                          .expires_s = clock_wall_s() + 3600};
+    if (journal_stack_put(f->e->journal, &other, NULL, &err) != 0) fail_msg("%s", err.msg);
+    record_launched(f->e->journal, add(RES_INSTANCE, "i-yours", &other, 0));
+    add_of(RES_INSTANCE, "i-his", 0, "me", "t", OTHER, clock_wall_s() + 3600);
+    (void)engine_up(f->e, f->spec, &up, &err);
+    up_result_clear(&up);
+    gp_error_clear(&err);
+    (void)end(f, "t", &err);
+    gp_error_clear(&err);
+    stack_clear(&other);
+    assert_false(is_gone("i-yours"));
+    assert_int_equal(journal_stack_get(f->e->journal, "you", "t", &other, NULL, &err), 0);
+    assert_string_equal(other.uid, OTHER);
+    assert_int_equal(journal_resources(f->e->journal, OTHER, &known, &err), 0);
+    bool there = false;
+    for (size_t i = 0; i < known.list.len; i++)
+        there = there || (str_eq(known.list.items[i].id, "i-yours") && known.list.items[i].state != RES_GONE);
+    assert_true(there);
+    resource_list_clear(&known);
+    stack_clear(&other);
+}
+
 /* A machine is no cloud's claim, whatever its tags say; and without the journal nothing is launched beside a stack. */
 static void test_a_machine_that_says_it_is_a_claim(void **state) {
     struct fixture *f = *state;
@@ -168,6 +202,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_planted_claim_without_the_journal, setup, finish),
         cmocka_unit_test_setup_teardown(test_hearsay_does_not_own_a_uid, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_copy_with_the_uid_of_another_is_no_gone, setup, finish),
+        cmocka_unit_test_setup_teardown(test_the_uid_of_another_owner, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_machine_that_says_it_is_a_claim, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_refused_up_leaves_another_runs_nodes, setup, finish),
         cmocka_unit_test_setup_teardown(test_gc_ends_a_copy_at_its_own_cloud_only, setup, finish),
