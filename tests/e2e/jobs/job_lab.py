@@ -2,10 +2,26 @@
 """Parts of the tests of `gpuprov run`: a spec beside its working folder, waits on stderr, and checks of what is left."""
 import contextlib
 import fcntl
+import json
 import re
+import signal
 
 from snapshot import Snapshot, leftovers
 from waiting import wait_for
+
+
+# The smallest spec of a job with results; more lines of `job` may follow.
+SPEC = """\
+name: train
+nodes: {nodes}
+offers: [{{provider: local}}]
+limits: {{ttl: 20m}}
+validate: {{time: 1m}}
+job:
+  workdir: work
+  run: sh job.sh
+  outputs: [{{path: out, to: results}}]
+"""
 
 
 def write_job(folder, spec, script):
@@ -34,6 +50,28 @@ def in_use(folder):
     with open(folder / ".gpuprov-part.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def marks(gpuprov):
+    """The files that keep the results of jobs whose nodes are being destroyed, or owe files."""
+    return list((gpuprov.state / "stacks").glob("*/job_end.json"))
+
+
+def killed(gpuprov, spec, text):
+    """Starts a run, kills it at the first line with the text (None: as soon as there is a mark), and returns the content
+    of the mark."""
+    p = gpuprov.popen("run", spec)
+    try:
+        if text is None:
+            wait_for(lambda: marks(gpuprov), 120)
+        else:
+            seen(p, text)
+    finally:
+        p.kill()
+        p.communicate()
+    assert p.returncode == -signal.SIGKILL
+    [mark] = marks(gpuprov)
+    return json.loads(mark.read_text())
 
 
 def nothing_left(gpuprov, before, tmp_path):

@@ -6,23 +6,12 @@ import signal
 
 import pytest
 
-from job_lab import nothing_left, seen, write_job
+from job_lab import SPEC, killed, marks, nothing_left, write_job
 from snapshot import Snapshot
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
-SPEC = """\
-name: train
-nodes: {nodes}
-offers: [{{provider: local}}]
-limits: {{ttl: 20m}}
-validate: {{time: 1m}}
-job:
-  workdir: work
-  run: sh job.sh
-  outputs: [{{path: out, to: results}}]
-"""
 # Each job leaves a file of its own in the results.
 JOB = "mkdir -p out; touch out/$GPUPROV_JOB_ID; "
 
@@ -43,27 +32,8 @@ def leaves_nothing(gpuprov, tmp_path):
     nothing_left(gpuprov, before, tmp_path)
 
 
-def marks(gpuprov):
-    return list((gpuprov.state / "stacks").glob("*/job_end.json"))
-
-
 def jobs_run(tmp_path, rank=""):
     return sorted(f.name for f in (tmp_path / "results" / rank).iterdir())
-
-
-def killed(gpuprov, spec, text):
-    """Starts a run, kills it at the first line with the text (None: as soon as there is a mark), and returns the content
-    of the mark."""
-    p = gpuprov.popen("run", spec)
-    if text is None:
-        wait_for(lambda: marks(gpuprov), 120)
-    else:
-        seen(p, text)
-    p.kill()
-    p.communicate()
-    assert p.returncode == -signal.SIGKILL
-    [mark] = marks(gpuprov)
-    return json.loads(mark.read_text())
 
 
 PHASES = {"result": None, "machine": "instance local-", "gone": "is no longer there", "holder": "holder local-"}

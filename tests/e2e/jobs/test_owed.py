@@ -1,28 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Some nodes of a job that has ended have files which are not here: they alone stay, and the same `run` ends it with the
 job's own result. The job never runs a second time."""
-import json
-
 import pytest
 
-from job_lab import nothing_left, seen, write_job
+import job_lab
+from job_lab import killed, marks, nothing_left, write_job
 from snapshot import Snapshot
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
-SPEC = """\
-name: train
-nodes: {nodes}
-offers: [{{provider: local}}]
-limits: {{ttl: 20m}}
-validate: {{time: 1m}}
-job:
-  workdir: work
-  run: sh job.sh
-  recover: 2
-  outputs: [{{path: out, to: results}}]
-"""
+SPEC = job_lab.SPEC + "  recover: 2\n"
 # Each start of a job leaves a line in its file.
 JOB = "mkdir -p out; echo $GPUPROV_JOB_ID >>out/f; "
 STAYS = "node 1 stays until its deadline, because it has outputs that are not here"
@@ -81,23 +69,11 @@ def test_the_others_are_destroyed_and_the_next_run_ends_it(gpuprov, job, tmp_pat
     assert not any(e.get("phase") == "launch" for e in again.events + last.events)
 
 
-def marks(gpuprov):
-    return list((gpuprov.state / "stacks").glob("*/job_end.json"))
-
-
 @pytest.mark.parametrize("at", [None, "destroy: instance local-"])
 @pytest.mark.matrix(keep=1)
 def test_killed_meanwhile(gpuprov, job, tmp_path, at):
     spec = job("true")
-    p = gpuprov.popen("run", spec)
-    if at is None:
-        wait_for(lambda: marks(gpuprov), 120)
-    else:
-        seen(p, at)
-    p.kill()
-    p.communicate()
-    [mark] = marks(gpuprov)
-    mark = json.loads(mark.read_text())
+    mark = killed(gpuprov, spec, at)
     assert [one["rank"] for one in mark["owed"]] == [1]
     free(tmp_path)
     told = gpuprov("run", "--json", spec).json["job"]

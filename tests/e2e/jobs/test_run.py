@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+import job_lab
 from job_lab import nothing_left, seen, write_job
 from small_disk import fill, small_disk
 from snapshot import Snapshot
@@ -12,18 +13,7 @@ from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
-SPEC = """\
-name: train
-nodes: {nodes}
-offers: [{{provider: local}}]
-limits: {{ttl: 20m}}
-validate: {{time: 1m}}
-job:
-  workdir: work
-  run: sh job.sh
-  outputs: [{{path: out, to: results}}]
-  checkpoint: {{path: ckpt, to: saved, every: 1s}}
-"""
+SPEC = job_lab.SPEC + "  checkpoint: {{path: ckpt, to: saved, every: 1s}}\n"
 
 
 @pytest.fixture

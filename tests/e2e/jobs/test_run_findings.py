@@ -9,22 +9,11 @@ import subprocess
 
 import pytest
 
-from job_lab import in_use, seen, write_job
+from job_lab import SPEC, in_use, seen, write_job
 from waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
 
-SPEC = """\
-name: train
-nodes: {nodes}
-offers: [{{provider: local}}]
-limits: {{ttl: 20m}}
-validate: {{time: 1m}}
-job:
-  workdir: work
-  run: sh job.sh
-  outputs: [{{path: out, to: results}}]
-"""
 KEPT = "the nodes stay until their deadline"
 
 

@@ -12,6 +12,21 @@ static bool is_gone(const char *id) {
 
 #define OTHER "aaaaaaaaaaaaaaaa"
 
+/* A stack with the uid OTHER and one machine, which this journal launched. */
+static struct stack launched_stack(struct fixture *f, const char *owner, const char *name, const char *machine) {
+    struct gp_error err = {0};
+    struct stack s = {.owner = xstrdup(owner),
+                      .name = xstrdup(name),
+                      .uid = xstrdup(OTHER),
+                      .provider = xstrdup("aws"),
+                      .region = xstrdup("r1"),
+                      .spec_hash = xstrdup(""),
+                      .expires_s = clock_wall_s() + 3600};
+    if (journal_stack_put(f->e->journal, &s, NULL, &err) != 0) fail_msg("%s", err.msg);
+    record_launched(f->e->journal, add(RES_INSTANCE, machine, &s, 0));
+    return s;
+}
+
 /* A stack "other" of the same owner with one machine and a claim, which this journal does not know. */
 static void add_other(void) {
     add_of(RES_INSTANCE, "i-other", 0, "me", "other", OTHER, clock_wall_s() + 3600);
@@ -57,15 +72,7 @@ static void test_hearsay_does_not_own_a_uid(void **state) {
 static void test_a_copy_with_the_uid_of_another_is_no_gone(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack other = {.owner = xstrdup("me"),
-                          .name = xstrdup("other"),
-                          .uid = xstrdup(OTHER),
-                          .provider = xstrdup("aws"),
-                          .region = xstrdup("r1"),
-                          .spec_hash = xstrdup(""),
-                          .expires_s = clock_wall_s() + 3600};
-    if (journal_stack_put(f->e->journal, &other, NULL, &err) != 0) fail_msg("%s", err.msg);
-    record_launched(f->e->journal, add(RES_INSTANCE, "i-other", &other, 0));
+    struct stack other = launched_stack(f, "me", "other", "i-other");
     stack_clear(&other);
     add_of(RES_INSTANCE, "i-his", 0, "me", "t", OTHER, clock_wall_s() + 3600);
     assert_int_equal(end(f, "t", &err), -GP_EBILLED);
@@ -79,15 +86,7 @@ static void test_the_uid_of_another_owner(void **state) {
     struct gp_error err = {0};
     struct up_result up = {0};
     struct resource_list known = {0};
-    struct stack other = {.owner = xstrdup("you"),
-                          .name = xstrdup("t"),
-                          .uid = xstrdup(OTHER),
-                          .provider = xstrdup("aws"),
-                          .region = xstrdup("r1"),
-                          .spec_hash = xstrdup(""),
-                          .expires_s = clock_wall_s() + 3600};
-    if (journal_stack_put(f->e->journal, &other, NULL, &err) != 0) fail_msg("%s", err.msg);
-    record_launched(f->e->journal, add(RES_INSTANCE, "i-yours", &other, 0));
+    struct stack other = launched_stack(f, "you", "t", "i-yours");
     add_of(RES_INSTANCE, "i-his", 0, "me", "t", OTHER, clock_wall_s() + 3600);
     (void)engine_up(f->e, f->spec, &up, &err);
     up_result_clear(&up);
@@ -160,15 +159,7 @@ static void test_gc_ends_a_copy_at_its_own_cloud_only(void **state) {
 static void test_the_uid_of_another_stack(void **state) {
     struct fixture *f = *state;
     struct gp_error err = {0};
-    struct stack other = {.owner = xstrdup("me"),
-                          .name = xstrdup("other"),
-                          .uid = xstrdup("aaaaaaaaaaaaaaaa"),
-                          .provider = xstrdup("aws"),
-                          .region = xstrdup("r1"),
-                          .spec_hash = xstrdup(""),
-                          .expires_s = clock_wall_s() + 3600};
-    if (journal_stack_put(f->e->journal, &other, NULL, &err) != 0) fail_msg("%s", err.msg);
-    record_launched(f->e->journal, add(RES_INSTANCE, "i-other", &other, 0));
+    struct stack other = launched_stack(f, "me", "other", "i-other");
     struct resource *renamed = add(RES_INSTANCE, "i-new", &other, 1); /* of another controller; somebody renamed it */
     resource_set(&renamed->stack, "t");
     add_of(RES_GROUP, "sg-planted", -1, "me", "t", "aaaaaaaaaaaaaaaa", clock_wall_s() - 60);
