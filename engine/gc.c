@@ -119,11 +119,11 @@ static struct told hear_all(struct sweep *w, const struct stack *s) {
     struct engine_opts saved = w->e->opts;
     w->e->opts.owner = s->owner;
     if (run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0) {
-        t.key = run_has_proof_key(run);
         for (size_t i = 0; i < w->all.list.len; i++) {
             const struct resource *r = &w->all.list.items[i];
-            if (resource_is_machine(r) && alive(r) && r->ours != OURS_NOT && str_eq(r->uid, s->uid))
-                hear(run, s, r, &t);
+            if (!resource_is_machine(r) || !alive(r) || r->ours == OURS_NOT || !str_eq(r->uid, s->uid)) continue;
+            if (!t.member) t.key = run_has_proof_key(run); /* its agent may prompt, so only where it counts */
+            hear(run, s, r, &t);
         }
     }
     run_close(run);
