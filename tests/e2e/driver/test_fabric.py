@@ -9,6 +9,7 @@ import tarfile
 import pytest
 from fleet import Fleet
 from lab import why_not
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -50,6 +51,8 @@ def site_fixture(tmp_path_factory):
         server = made.popen([sys.executable, "-m", "http.server", "8080", "--bind", "10.77.0.1", "--directory", www],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         subprocess.run(["gpgconf", "--homedir", gnupg, "--kill", "all"], check=False)
+        answers = "bash -c ': </dev/tcp/10.77.0.1/8080'"
+        wait_for(lambda: made.nodes[0].sh(answers, check=False).returncode == 0 or server.poll() is not None)
         yield made
         server.kill()
         server.wait()
