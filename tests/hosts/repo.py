@@ -25,6 +25,24 @@ Of a test.
 SOURCES = "deb [trusted=yes] http://%s:%d ./\n"
 
 
+def start_server(lab, args):
+    """A process in the lab: a server written in Python, which prints a line with 'Serving' once it listens."""
+    server = lab.popen([sys.executable, "-u", *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if b"Serving" not in server.stdout.readline():
+        raise RuntimeError("the repository is not served")
+    return server
+
+
+def serve_folder(lab, address, port, folder):
+    return start_server(lab, ["-m", "http.server", str(port), "--bind", address, "--directory", str(folder)])
+
+
+def end_server(server):
+    server.kill()
+    server.wait()
+    server.stdout.close()
+
+
 class Repo:
     """Packages are added before serve(); a host is told by use()."""
 
@@ -73,13 +91,10 @@ class Repo:
 
     def serve(self, lab, address, port=8080):
         self.address, self.port = address, port
-        self.start(lab, ["-m", "http.server", str(port), "--bind", address, "--directory", str(self.folder)])
+        self.server = serve_folder(lab, address, port, self.folder)
 
     def start(self, lab, args):
-        """Starts a server written in Python, which prints a line with 'Serving' once it listens."""
-        self.server = lab.popen([sys.executable, "-u", *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        if b"Serving" not in self.server.stdout.readline():
-            raise RuntimeError("the repository is not served")
+        self.server = start_server(lab, args)
 
     def sources(self):
         """The line for apt's list of sources, once it is served."""
@@ -90,9 +105,7 @@ class Repo:
 
     def close(self):
         if self.server:
-            self.server.kill()
-            self.server.wait()
-            self.server.stdout.close()
+            end_server(self.server)
 
 
 class RpmRepo(Repo):

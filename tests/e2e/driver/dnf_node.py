@@ -2,11 +2,11 @@
 """As gpu_node.py, where dnf and rpm manage the packages (tests/hosts/base_gpu_dnf.sh): a host that says that it is
 RHEL, Rocky or Amazon Linux, and the repositories of tests/hosts/gpu_rpm_repo.py."""
 import subprocess
-import sys
 
 import lab as labs
 from gpu_node import GpuNode, H100
 from gpu_rpm_repo import Distribution, GpuRpmRepo
+from repo import end_server, serve_folder
 
 ADDRESS, PORT = "10.77.0.1", 8080
 DIST = {"rhel9": ".el9", "rhel10": ".el10", "amzn2023": ".amzn2023"}
@@ -50,12 +50,10 @@ class DnfLab(labs.Lab):
         return self.repos["rhel9"]
 
     def serve(self):
-        self.server = self.popen([sys.executable, "-m", "http.server", str(PORT), "--bind", ADDRESS, "--directory",
-                                  str(self.maker.file("/srv"))], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.server = serve_folder(self, ADDRESS, PORT, self.maker.file("/srv"))
 
     def serve_no_more(self):
-        self.server.kill()
-        self.server.wait()
+        end_server(self.server)
 
 
 class DnfNode(GpuNode):

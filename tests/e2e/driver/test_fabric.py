@@ -3,13 +3,12 @@
 with a real gpg, and modprobe is a stand-in. The steps' files are run as a step runs them."""
 import pathlib
 import subprocess
-import sys
 import tarfile
 
 import pytest
 from fleet import Fleet
 from lab import why_not
-from waiting import wait_for
+from repo import end_server, serve_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.root, pytest.mark.namespaces]
@@ -48,14 +47,10 @@ def site_fixture(tmp_path_factory):
         (www / "aws-efa-installer.key").write_text(gpg("--armor", "--export", "efa@test"))
         gpg("--detach-sign", www / "aws-efa-installer-latest.tar.gz")
         made.www, made.url = www, "http://10.77.0.1:8080"
-        server = made.popen([sys.executable, "-m", "http.server", "8080", "--bind", "10.77.0.1", "--directory", www],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        server = serve_folder(made, "10.77.0.1", 8080, www)
         subprocess.run(["gpgconf", "--homedir", gnupg, "--kill", "all"], check=False)
-        answers = "bash -c ': </dev/tcp/10.77.0.1/8080'"
-        wait_for(lambda: made.nodes[0].sh(answers, check=False).returncode == 0 or server.poll() is not None)
         yield made
-        server.kill()
-        server.wait()
+        end_server(server)
 
 
 @pytest.fixture(name="node")
