@@ -3,36 +3,22 @@
 # base.sh FOLDER: makes FOLDER/base once: a small root of this machine's own distribution with
 # systemd, sshd, sudo and cloud-init, from the mirror that this machine's apt already uses. Test hosts
 # are copy-on-write clones of it. Needs root, debootstrap and about 400 MB. Prints the path.
-# Safe to run twice at once (flock); a half-made base never gets its name.
+# Safe to run twice at once (flock).
 set -eu
 
 dir=${1:?usage: base.sh FOLDER}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
-stamp=$(sha256sum "$0" | cut -c1-16)
+# shellcheck source=tests/hosts/root.sh
+. "$(dirname "$0")/root.sh"
+begin base "$0" "$(dirname "$0")/root.sh"
 
-exec 9>"$dir/base.lock"
-flock 9
-if [ "$(cat "$dir/base.stamp" 2>/dev/null)" = "$stamp" ] && [ -d "$dir/base" ]; then
-    echo "$dir/base"
-    exit 0
-fi
-
-# shellcheck disable=SC2016 # apt expands these
-target=$(apt-get indextargets --format '$(ORIGIN) $(SITE) $(CODENAME) $(COMPONENT)' \
-    'Created-By: Packages' | awk '($1 == "Debian" || $1 == "Ubuntu") && $3 !~ /-/ && $4 == "main" {
-    print $2, $3; exit }')
-mirror=${target% *}
-suite=${target#* }
-[ -n "$target" ] || { echo "base.sh: apt knows no Debian or Ubuntu mirror: run apt-get update" >&2; exit 1; }
-
-new=$dir/base.new
-rm -rf --one-file-system "$new" "$dir/base" "$dir/base.stamp"
+apt_mirror 'Debian|Ubuntu'
 packages=openssh-server,sudo,cloud-init,systemd,systemd-sysv,dbus,libpam-systemd,iproute2,procps
 # (python3-cffi-backend: debootstrap does not resolve the virtual names it provides)
 packages=$packages,ca-certificates,kmod,iputils-ping,util-linux,gzip,python3-cffi-backend
-debootstrap --variant=minbase --include="$packages" "$suite" "$new" "$mirror" >"$dir/base.log" 2>&1 ||
-    { tail -n 5 "$dir/base.log" >&2; exit 1; }
+debootstrap --variant=minbase --include="$packages" "$suite" "$new" "$site" >"$log" 2>&1 ||
+    { tail -n 5 "$log" >&2; exit 1; }
 
 # A host gets its own identity when it starts.
 rm -f "$new"/etc/ssh/ssh_host_* "$new"/var/cache/apt/archives/*.deb "$new/etc/resolv.conf"
@@ -91,6 +77,4 @@ for name in reboot poweroff halt shutdown; do
     chmod 0755 "$new/usr/local/lab-sbin/$name"
 done
 
-mv "$new" "$dir/base"
-echo "$stamp" >"$dir/base.stamp"
-echo "$dir/base"
+finish

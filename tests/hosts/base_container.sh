@@ -3,50 +3,27 @@
 # base_container.sh FOLDER: makes FOLDER/container once: a copy of FOLDER/base (base.sh makes that) with docker, podman,
 # containerd and a registry, none of them started at boot, and with busybox as a container image (/lab/busybox.tar).
 # FOLDER/container.debs has the packages, for tests that install them. Needs root and about 1.2 GB. Prints the path.
-# Safe to run twice at once (flock); a half-made one never gets its name.
+# Safe to run twice at once (flock).
 set -eu
 
 dir=${1:?usage: base_container.sh FOLDER}
+# shellcheck source=tests/hosts/root.sh
+. "$(dirname "$0")/root.sh"
 base=$("$(dirname "$0")/base.sh" "$dir")
 dir=${base%/base}
-stamp=$(cat "$0" "$dir/base.stamp" | sha256sum | cut -c1-16)
+begin container "$0" "$dir/base.stamp"
 
-exec 9>"$dir/container.lock"
-flock 9
-if [ "$(cat "$dir/container.stamp" 2>/dev/null)" = "$stamp" ] && [ -d "$dir/container" ]; then
-    echo "$dir/container"
-    exit 0
-fi
-
-# shellcheck disable=SC2016 # apt expands these
-target=$(apt-get indextargets --format '$(ORIGIN) $(SITE) $(CODENAME) $(COMPONENT)' \
-    'Created-By: Packages' | awk '($1 == "Debian" || $1 == "Ubuntu") && $3 !~ /-/ && $4 == "main" {
-    print $2, $3, "main", ($1 == "Ubuntu" ? "universe" : ""); exit }')
-[ -n "$target" ] || { echo "base_container.sh: apt knows no Debian or Ubuntu mirror: run apt-get update" >&2; exit 1; }
-proxy=$(apt-config shell proxy Acquire::http::Proxy)
-[ -z "$proxy" ] || eval "$proxy"
-
-new=$dir/container.new
-rm -rf --one-file-system "$new" "$dir/container" "$dir/container.debs" "$dir/container.stamp"
+apt_mirror 'Debian|Ubuntu'
+rm -rf "$dir/container.debs"
 cp -a --reflink=auto "$base" "$new"
-echo "deb $target" >"$new/etc/apt/sources.list"
-cp -L /etc/resolv.conf "$new/etc/resolv.conf"
-printf '#!/bin/sh\nexit 101\n' >"$new/usr/sbin/policy-rc.d" # starts nothing in the chroot
-chmod 0755 "$new/usr/sbin/policy-rc.d"
-in_new() {
-    chroot "$new" env DEBIAN_FRONTEND=noninteractive LC_ALL=C ${proxy:+"http_proxy=$proxy"} "$@" >>"$dir/container.log" 2>&1 ||
-        { tail -n 5 "$dir/container.log" >&2; exit 1; }
-}
-: >"$dir/container.log"
-in_new apt-get -q update
-in_new apt-get -q -y --no-install-recommends -o APT::Keep-Downloaded-Packages=true install \
+with_apt
+apt_get -o APT::Keep-Downloaded-Packages=true install \
     docker.io podman containerd runc crun iptables fuse-overlayfs docker-registry apache2-utils busybox-static
 mv "$new/var/cache/apt/archives" "$dir/container.debs"
 mkdir -p "$new/var/cache/apt/archives/partial"
-in_new systemctl disable docker.service docker.socket containerd.service docker-registry.service podman.socket \
+in_root systemctl disable docker.service docker.socket containerd.service docker-registry.service podman.socket \
     podman.service podman-auto-update.timer podman-restart.service
-rm -rf "$new/usr/sbin/policy-rc.d" "$new"/var/lib/apt/lists/* "$new"/usr/share/doc/* "$new"/usr/share/man/*
-rm -f "$new/etc/apt/sources.list"
+rm -rf "$new"/usr/share/doc/* "$new"/usr/share/man/*
 
 # What a host in a host needs: control groups that may be written, and limits below this machine's own.
 mkdir -p "$new/etc/systemd/system/docker.service.d" "$new/etc/systemd/system/containerd.service.d" "$new/etc/containers"
@@ -62,7 +39,7 @@ ExecStart=/bin/sh -c 'for c in /sys/fs/cgroup/*/; do mount -o remount,bind,rw $$
 [Install]
 WantedBy=basic.target
 X
-in_new systemctl enable lab-cgroups.service
+in_root systemctl enable lab-cgroups.service
 # Its processes are not seen to end in these control groups: a reboot would take two minutes.
 ln -s /dev/null "$new/etc/systemd/system/user@.service"
 cat >"$new/etc/containers/containers.conf" <<'X'
@@ -81,9 +58,6 @@ for name in sh ls cat env echo sleep id true; do ln -s busybox "$img/bin/$name";
 echo 'root:x:0:0::/:/bin/sh' >"$img/etc/passwd"
 tar -C "$img" --owner=0 --group=0 -cf "$new/lab/busybox.tar" .
 rm -rf "$img"
-: >"$new/etc/resolv.conf"
-: >"$new/etc/machine-id"
+without_apt
 
-mv "$new" "$dir/container"
-echo "$stamp" >"$dir/container.stamp"
-echo "$dir/container"
+finish

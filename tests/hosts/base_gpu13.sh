@@ -27,7 +27,7 @@ Dir::Etc::SourceParts "/dev/null";
 Dir::Etc::PreferencesParts "/dev/null";
 APT::Update::Post-Invoke-Success:: "";
 E
-    APT_CONFIG=$apt/conf.new apt-get -q update >"$dir/apt.log" 2>&1 || { tail -n 5 "$dir/apt.log" >&2; exit 1; }
+    APT_CONFIG=$apt/conf.new apt-get -q -o Acquire::Retries=5 update --error-on=any >"$dir/apt.log" 2>&1 || { tail -n 5 "$dir/apt.log" >&2; exit 1; }
     mv "$apt/conf.new" "$apt/conf"
 fi
 flock -u 8

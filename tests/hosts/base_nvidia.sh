@@ -31,13 +31,13 @@ mkdir -p "$new/state/lists/partial" "$new/cache/archives/partial"
 echo "$sources" >"$new/sources.list"
 # This machine's apt for the root's packages: the root has no network and no keys.
 of_base() {
-    apt-get -q -y -o "Dir::State=$new/state" -o "Dir::Cache=$new/cache" -o "Dir::Etc::SourceList=$new/sources.list" \
+    apt-get -q -y -o Acquire::Retries=5 -o "Dir::State=$new/state" -o "Dir::Cache=$new/cache" -o "Dir::Etc::SourceList=$new/sources.list" \
         -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
         -o "Dir::State::status=$base/var/lib/dpkg/status" -o APT::Update::Post-Invoke-Success::= "$@" \
         >>"$dir/nvidia.log" 2>&1 || { tail -n 5 "$dir/nvidia.log" >&2; exit 1; }
 }
 : >"$dir/nvidia.log"
-of_base update
+of_base update --error-on=any # one that did not come is an error
 of_base --download-only install nvidia-kernel-dkms nvidia-smi libcuda1 \
     "linux-headers-$kernel" "linux-headers-${kernel%-amd64}-rt-amd64"
 rm -rf "$new/cache/archives/partial" "$new/cache/archives/lock"

@@ -3,49 +3,27 @@
 # base_vm.sh FOLDER: makes FOLDER/vm once: a virtual machine of this machine's own distribution for QEMU: `disk` (ext4),
 # `vmlinuz`, `initrd`. It is FOLDER/base (base.sh makes that) with a kernel, udev, ifupdown, mdadm and an NFS server, so
 # modules, disks, shares and reboots are real on it. Needs root and about 1.5 GB. Prints the path.
-# Safe to run twice at once (flock); a half-made one never gets its name.
+# Safe to run twice at once (flock).
 set -eu
 
 dir=${1:?usage: base_vm.sh FOLDER}
+# shellcheck source=tests/hosts/root.sh
+. "$(dirname "$0")/root.sh"
 base=$("$(dirname "$0")/base.sh" "$dir")
 dir=${base%/base}
-stamp=$(cat "$0" "$dir/base.stamp" | sha256sum | cut -c1-16)
+begin vm "$0" "$dir/base.stamp"
 
-exec 9>"$dir/vm.lock"
-flock 9
-if [ "$(cat "$dir/vm.stamp" 2>/dev/null)" = "$stamp" ] && [ -d "$dir/vm" ]; then
-    echo "$dir/vm"
-    exit 0
-fi
+apt_mirror 'Debian|Ubuntu'
+case $origin in Ubuntu) kernel=linux-image-virtual ;; *) kernel=linux-image-cloud-amd64 ;; esac
 
-# shellcheck disable=SC2016 # apt expands these
-target=$(apt-get indextargets --format '$(ORIGIN) $(SITE) $(CODENAME) $(COMPONENT)' \
-    'Created-By: Packages' | awk '($1 == "Debian" || $1 == "Ubuntu") && $3 !~ /-/ && $4 == "main" {
-    print $1, $2, $3, "main"; exit }')
-[ -n "$target" ] || { echo "base_vm.sh: apt knows no Debian or Ubuntu mirror: run apt-get update" >&2; exit 1; }
-case $target in Ubuntu*) kernel=linux-image-virtual ;; *) kernel=linux-image-cloud-amd64 ;; esac
-proxy=$(apt-config shell proxy Acquire::http::Proxy)
-[ -z "$proxy" ] || eval "$proxy"
-
-new=$dir/vm.new
-rm -rf --one-file-system "$new" "$dir/vm" "$dir/vm.stamp"
+root=$new/root
 mkdir "$new"
-cp -a --reflink=auto "$base" "$new/root"
-echo "deb ${target#* }" >"$new/root/etc/apt/sources.list"
-cp -L /etc/resolv.conf "$new/root/etc/resolv.conf"
-in_new() {
-    chroot "$new/root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C ${proxy:+"http_proxy=$proxy"} "$@" >>"$dir/vm.log" 2>&1 ||
-        { tail -n 5 "$dir/vm.log" >&2; exit 1; }
-}
-: >"$dir/vm.log"
-in_new apt-get -q update
-in_new apt-get -q -y --no-install-recommends install "$kernel" initramfs-tools udev ifupdown isc-dhcp-client mdadm \
+cp -a --reflink=auto "$base" "$root"
+with_apt
+apt_get install "$kernel" initramfs-tools udev ifupdown isc-dhcp-client mdadm \
     nfs-kernel-server
-rm -rf "$new"/root/var/lib/apt/lists/* "$new"/root/var/cache/apt/* "$new"/root/usr/share/doc/* "$new"/root/usr/share/man/* \
-    "$new"/root/usr/share/locale/*
-rm -f "$new/root/etc/apt/sources.list"
-: >"$new/root/etc/resolv.conf"
-: >"$new/root/etc/machine-id"
+rm -rf "$new"/root/usr/share/doc/* "$new"/root/usr/share/man/* "$new"/root/usr/share/locale/*
+without_apt
 # A test writes user-data there.
 mkdir -p "$new/root/var/lib/cloud/seed/nocloud"
 echo '/dev/vda / ext4 errors=remount-ro 0 1' >"$new/root/etc/fstab"
@@ -57,6 +35,4 @@ truncate -s 4G "$new/disk"
 mkfs.ext4 -q -d "$new/root" "$new/disk"
 rm -rf --one-file-system "$new/root"
 
-mv "$new" "$dir/vm"
-echo "$stamp" >"$dir/vm.stamp"
-echo "$dir/vm"
+finish

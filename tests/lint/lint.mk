@@ -48,7 +48,7 @@ check-headers: $(LINT_H:%=$(L)/header/%.ok)
 $(L)/shellcheck.ok: $(LINT_SH)
 	@mkdir -p $(@D)
 	@echo "  shellcheck $(words $(LINT_SH)) files"
-	@shellcheck -S warning $(LINT_SH)
+	@shellcheck -x -S warning $(LINT_SH)
 	@touch $@
 
 # The rules of CONTRIBUTING.md, and the test that each of them catches what it is for.
