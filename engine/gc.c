@@ -224,7 +224,9 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
         bool ends = now.whole || has(&now.some, res), held = !ends && (later.whole || has(&later.some, res));
         if (held) strv_add(&w->held, res->id);
         w->held_billed = w->held_billed || (held && res->billed);
-        resource_list_add(ends && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, res);
+        struct resource shown = *res; /* with the deadline that decides: its tag may have another */
+        if (!ends && group.known && group.known_s > 0) shown.expires_s = group.known_s;
+        resource_list_add(ends && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, &shown);
     }
     vec_free(&now.some.list);
     vec_free(&later.some.list);

@@ -452,8 +452,12 @@ def test_a_proxys_clock_is_not_the_clouds(run, cloud, tmp_path, status, days):
         assert "deadline" not in again.err and node["status"] != "terminating", again.err
     else:
         node["tags"] = [{**t, "value": PAST} if t["key"] == "gpuprov:expires" else t for t in node["tags"]]
+        kept = run("gc", "lambda", code=None)  # its journal has another deadline than the edited tag
+        assert "1 seen and kept" in kept.out and "past its deadline" not in kept.out, kept.out
+        assert node["status"] == "active", kept.out
+        forget(run)
         gone = run("gc", "lambda", code=None)
-        assert "clock" not in gone.out + gone.err and node["status"] == "terminating", gone
+        assert "clock" not in gone.out + gone.err and node["status"] == "terminating", gone.out + gone.err
     assert cloud.requests("GET .*/firewall-rulesets")[-1]["status"] == status
     cloud.rules.clear()
     run("down", path)
