@@ -65,31 +65,6 @@ static int open_its_others(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* Destroys the resources with this uid, even if the stack's name has another uid by now. known: at all its providers;
- * else only at this one, whose list has shown that nothing there is within its deadline. */
-static int end_uid(struct sweep *w, const struct resource *of, bool known, struct down_result *ret,
-                   struct gp_error *err) {
-    struct run *run = NULL;
-    struct provider *p = NULL;
-    int r = run_open(w->e, NULL, of->stack, &run, err);
-    if (r != 0) return r;
-    run->ending = true;
-    free(run->owner);
-    run->owner = xstrdup(of->owner);
-    run->stack.owner = xstrdup(of->owner);
-    run->stack.uid = xstrdup(of->uid);
-    run->stack.provider = xstrdup(of->provider);
-    r = run_provider(run, of->provider, &p, err);
-    if (r == 0 && known) r = open_its_others(run, err);
-    if (r == 0) r = run_lock(run, err);
-    if (r == 0) run_lock_destroys(run);
-    bool tell = r == 0 && notify_open(run); /* before the journal forgets its spec */
-    if (r == 0) r = teardown(run, ret, err);
-    if (tell) notify_ended(run, r, err, ret->destroyed);
-    run_close(run);
-    return r;
-}
-
 static bool is_left(const struct down_result *d, const char *id) {
     for (size_t i = 0; i < d->left.list.len; i++)
         if (strcmp(d->left.list.items[i].id, id) == 0) return true;
@@ -204,20 +179,69 @@ static bool shares_uid(const struct sweep *w, const struct resource *of) {
     return false;
 }
 
+static int judge(struct sweep *w, const struct resource *of, struct gc_group *group, struct gc_fate *now,
+                 struct gc_fate *later, struct gp_error *err) {
+    bool owned = of->uid[0] != '\0';
+    int r = know(w, of, group, err);
+    if (r != 0) return r;
+    group->shared = shares_uid(w, of);
+    if (owned) gc_fate_find(group, w->time.now_s, now);
+    if (owned) gc_fate_find(group, w->time.later_s, later);
+    return 0;
+}
+
+/* By the journal as it is under the lock: an `extend` may have moved the deadline since the list. */
+static int is_still_over(struct sweep *w, const struct resource *of, struct gc_group *group, bool *ret,
+                         struct gp_error *err) {
+    struct gc_fate now = {0}, later = {0};
+    int r = judge(w, of, group, &now, &later, err);
+    *ret = r == 0 && now.whole;
+    vec_free(&now.some.list);
+    vec_free(&later.some.list);
+    return r;
+}
+
+/* Destroys the resources with this uid, even if the stack's name has another uid by now: at all its providers if this
+ * journal decides about it, else only at this one, whose list has shown that nothing there is within its deadline.
+ * *ret_over false: another gpuprov has moved the deadline, and nothing was destroyed. */
+static int end_uid(struct sweep *w, const struct resource *of, struct gc_group *group, bool *ret_over,
+                   struct down_result *ret, struct gp_error *err) {
+    struct run *run = NULL;
+    struct provider *p = NULL;
+    int r = run_open(w->e, NULL, of->stack, &run, err);
+    if (r != 0) return r;
+    run->ending = true;
+    free(run->owner);
+    run->owner = xstrdup(of->owner);
+    run->stack.owner = xstrdup(of->owner);
+    run->stack.uid = xstrdup(of->uid);
+    run->stack.provider = xstrdup(of->provider);
+    r = run_provider(run, of->provider, &p, err);
+    if (r == 0 && group->known) r = open_its_others(run, err);
+    if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = is_still_over(w, of, group, ret_over, err);
+    bool ends = r == 0 && *ret_over;
+    if (ends) run_lock_destroys(run);
+    bool tell = ends && notify_open(run); /* before the journal forgets its spec */
+    if (ends) r = teardown(run, ret, err);
+    if (tell) notify_ended(run, r, err, ret->destroyed);
+    run_close(run);
+    return r;
+}
+
 /* One stack: kept, destroyed as a whole, or some of it. Only resources that are gone count as ended. */
 static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, struct gc_result *ret,
                      struct gp_error *err) {
     struct gc_group group = {0};
     struct gc_fate now = {0}, later = {0};
     struct down_result down = {0};
-    bool owned = of->uid[0] != '\0';
-    int r = know(w, of, &group, err);
+    bool over = true;
+    int r = judge(w, of, &group, &now, &later, err);
     if (r != 0) return r;
-    group.shared = shares_uid(w, of);
-    if (owned) gc_fate_find(&group, w->time.now_s, &now);
-    if (owned) gc_fate_find(&group, w->time.later_s, &later);
-    if (now.whole && !dry_run) r = end_uid(w, of, group.known, &down, err);
+    if (now.whole && !dry_run) r = end_uid(w, of, &group, &over, &down, err);
     else if (now.some.list.len > 0 && !dry_run) r = end_some(w, &now.some, err);
+    now.whole = now.whole && over;
+    later.whole = later.whole && over;
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         if (!gc_fate_in_group(res, of)) continue;
@@ -375,6 +399,16 @@ static int gc_provider(struct sweep *w, const struct gc_clocks *clocks, bool dry
     return r;
 }
 
+/* The stack was read before its lock was held, and an `extend` may have moved its deadline since. */
+static int read_deadline_again(struct run *run, struct gp_error *err) {
+    struct stack_list all = {0};
+    int r = journal_stacks(run->e->journal, &all, err);
+    for (size_t i = 0; i < all.list.len; i++)
+        if (str_eq(all.list.items[i].uid, run->stack.uid)) run->stack.expires_s = all.list.items[i].expires_s;
+    stack_list_clear(&all);
+    return r;
+}
+
 /* A stack of the journal past its deadline: verifies that it is gone, destroys the rest, and forgets it. */
 static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const struct stack *s, struct gc_result *ret,
                          struct gp_error *err) {
@@ -384,6 +418,7 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
     e->opts.owner = s->owner;
     int r = run_open_ending(e, NULL, s->name, &run, err);
     if (r == 0) r = run_lock(run, err);
+    if (r == 0) r = read_deadline_again(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
     /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
     bool over = false, launched = false;

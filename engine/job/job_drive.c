@@ -58,7 +58,7 @@ void job_keep_result(const struct job_whole *w, const struct gp_error *why) {
     struct gp_error unwritten = {0};
     if (!w->ended || w->resumed || s->opts->no_down || s->run == NULL || s->run->stack.uid == NULL) return;
     const struct job_owed_list none = {0};
-    if (job_end_write(s->e, &s->run->stack, s->ret, why, &none, &unwritten) == 0) return;
+    if (job_end_write(s->run, s->ret, why, &none, &unwritten) == 0) return;
     GP_AUTO_FREE char *text = xasprintf("if gpuprov is killed before the nodes are gone, another 'gpuprov run' begins "
                                         "the job anew: %s",
                                         unwritten.msg);

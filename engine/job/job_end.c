@@ -10,7 +10,7 @@
 #include "engine/job/job_recover.h"
 #include "engine/run/stack_dir.h"
 
-#define VERSION 2
+#define VERSION 3
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define RANKS_MAX 65536
 #define COUNT_MAX (INT64_MAX / 2)
@@ -28,6 +28,7 @@ void job_owed_clear(struct job_owed_list *owed) {
 void job_end_clear(struct job_end *end) {
     job_result_clear(&end->job);
     job_owed_clear(&end->owed);
+    strv_clear(&end->machines);
     *end = (struct job_end){0};
 }
 
@@ -108,8 +109,14 @@ static json_t *owed_json(const struct job_owed_list *owed) {
     return list;
 }
 
+static json_t *machines_json(const struct strv *machines) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < machines->n; i++) json_array_append_new(list, json_any_text(machines->v[i]));
+    return list;
+}
+
 json_t *job_end_json(const struct stack *stack, const struct job_result *job, const struct gp_error *why,
-                     const struct job_owed_list *owed) {
+                     const struct job_owed_list *owed, const struct strv *machines) {
     const struct job_outcome *o = &job->outcome;
     json_t *error = why->code == GP_OK
                         ? json_null()
@@ -119,18 +126,21 @@ json_t *job_end_json(const struct stack *stack, const struct job_result *job, co
                           (int)job->deadline, "failed", o->failed >= 0 ? json_integer(o->failed) : json_null(), "ranks",
                           ranks_json(o), "fetched", fetched_json(job), "stored", stored_json(job), "health",
                           health_json(job), "recovered", job->recovered, "replaced", replaced_json(job));
-    return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o}", "version", VERSION, "stack", stack->name, "uid", stack->uid,
-                     "error", error, "job", j, "owed", owed_json(owed));
+    return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "version", VERSION, "stack", stack->name, "uid", stack->uid,
+                     "error", error, "job", j, "owed", owed_json(owed), "machines", machines_json(machines));
 }
 
-int job_end_write(const struct engine *e, const struct stack *stack, const struct job_result *job,
-                  const struct gp_error *why, const struct job_owed_list *owed, struct gp_error *err) {
+int job_end_write(const struct run *run, const struct job_result *job, const struct gp_error *why,
+                  const struct job_owed_list *owed, struct gp_error *err) {
     GP_AUTO_FREE char *dir = NULL;
-    int r = stack_dir_path(e, stack->uid, &dir, err);
+    GP_AUTO_STRV struct strv machines = {0};
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists) strv_add(&machines, run->nodes[i].res.id);
+    int r = stack_dir_path(run->e, run->stack.uid, &dir, err);
     if (r == 0) r = fs_mkdirs(dir, 0700, err);
     if (r != 0) return r;
     GP_AUTO_FREE char *path = fs_join(dir, STACK_DIR_JOB_END);
-    GP_AUTO_JSON json_t *j = job_end_json(stack, job, why, owed);
+    GP_AUTO_JSON json_t *j = job_end_json(&run->stack, job, why, owed, &machines);
     GP_AUTO_FREE char *text = json_text(j, 1);
     return fs_write_atomic(path, text, strlen(text), 0600, err);
 }
@@ -378,16 +388,27 @@ static bool take_owed(struct reader *in, struct job_owed_list *ret) {
     return !in->bad;
 }
 
+static bool take_machines(struct reader *in, struct strv *ret) {
+    const json_t *all = list(in, "machines", RANKS_MAX);
+    for (size_t i = 0; !in->bad && i < json_array_size(all); i++) {
+        const char *id = json_string_value(json_array_get(all, i));
+        if (id == NULL) refuse(in, "machines", "has something that is no text");
+        else strv_add(ret, id);
+    }
+    return !in->bad;
+}
+
 static bool take_whole(const json_t *j, const struct stack *stack, struct job_end *ret, struct gp_error *err) {
     struct reader in = {.j = j, .where = "", .err = err};
     if (!json_is_object(j)) refuse(&in, "", "is no object");
     else if (number(&in, "version", 1, INT32_MAX) != VERSION)
         refuse(&in, "version", "is that of another version of gpuprov");
-    if (!in.bad) in = reader_of(j, "", "version stack uid error job owed", err);
+    if (!in.bad) in = reader_of(j, "", "version stack uid error job owed machines", err);
     if (strcmp(text(&in, "stack"), stack->name) != 0) refuse(&in, "stack", "is another stack");
     if (strcmp(text(&in, "uid"), stack->uid) != 0) refuse(&in, "uid", "is that of another stack");
     return !in.bad && take_error(json_object_get(j, "error"), &ret->why, err) &&
-           take_job(json_object_get(j, "job"), &ret->job, err) && take_owed(&in, &ret->owed);
+           take_job(json_object_get(j, "job"), &ret->job, err) && take_owed(&in, &ret->owed) &&
+           take_machines(&in, &ret->machines);
 }
 
 int job_end_decode(const char *text, size_t n, const struct stack *stack, struct job_end *ret, struct gp_error *err) {
@@ -420,4 +441,16 @@ int job_end_read(const struct engine *e, const struct stack *stack, struct job_e
         "'%s': whether its job has ended is not known, and nothing was changed: '%s' cannot be used: %.200s: "
         "'gpuprov down %s' destroys the stack, then this command runs the job anew",
         stack->name, path, why.msg, stack->name);
+}
+
+int job_end_check_same(const struct job_end *end, const struct run *run, struct gp_error *err) {
+    for (int i = 0; i < run->n_nodes; i++) {
+        const struct run_node *n = &run->nodes[i];
+        if (!n->exists || strv_has(&end->machines, n->res.id)) continue;
+        return gp_fail(err, GP_EBUSY,
+                       "'%s': job %s has ended, and node %d was launched after it: the stack is in use again: 'gpuprov "
+                       "cp' fetches what is left there, then 'gpuprov down %s' destroys it",
+                       run->stack.name, end->job.id, i, run->stack.name);
+    }
+    return 0;
 }

@@ -49,7 +49,7 @@ static int end_them(struct job_session *s, const struct gp_error *its, int *slot
     if (r == 0 && !str_eq(now->stack.uid, s->run->stack.uid))
         r = gp_fail(err, GP_EBUSY, "another gpuprov has destroyed the stack");
     n = r == 0 ? same_machines(s, now, slots, n) : 0;
-    if (n > 0) r = job_end_write(s->e, &s->run->stack, s->ret, its, owed, err);
+    if (n > 0) r = job_end_write(s->run, s->ret, its, owed, err);
     if (r == 0 && n > 0) r = give_back(now, slots, n, "whose files are here", err);
     for (size_t k = 0; r == 0 && k < n; k++) s->all.items[slots[k]].gone = true;
     run_close(now);
@@ -101,19 +101,6 @@ static void forget_fetched(struct job_result *ret, const struct job_owed_list *o
     ret->fetched.len = kept;
 }
 
-/* Whether the stack was taken into use again by another gpuprov, which does not know this result. What a node tells of
- * its jobs does not decide about the others. */
-static int check_same(const struct job_session *s, size_t i, const char *machine, struct gp_error *err) {
-    const struct job_node *j = &s->all.items[i];
-    const char *name = s->run->stack.name;
-    if (j->gone || str_eq(j->n->res.id, machine)) return 0;
-    return gp_fail(
-        err, GP_EBUSY,
-        "'%s': job %s has ended, and node %zu, which had outputs of it, is another machine by now: the stack "
-        "is in use again: 'gpuprov cp' fetches what is left there, then 'gpuprov down %s' destroys it",
-        name, s->ret->id, i, name);
-}
-
 /* Files of an owing node that will not come. */
 static void check_lost(const struct job_session *s, size_t i, struct gp_error *ret_lost) {
     const struct job_node *j = &s->all.items[i];
@@ -123,8 +110,7 @@ static void check_lost(const struct job_session *s, size_t i, struct gp_error *r
                   other ? "its job was replaced by another one" : "its machine is gone");
 }
 
-static int restrict_to(struct job_session *s, const struct job_owed_list *owed, struct gp_error *ret_lost,
-                       struct gp_error *err) {
+static void restrict_to(struct job_session *s, const struct job_owed_list *owed, struct gp_error *ret_lost) {
     for (size_t i = 0; i < s->all.len; i++) {
         struct job_node *j = &s->all.items[i];
         const struct job_owed *its = find_owed(owed, (int)i);
@@ -134,10 +120,8 @@ static int restrict_to(struct job_session *s, const struct job_owed_list *owed, 
             j->gone = true; /* for this: nothing is asked of it */
             continue;
         }
-        if (check_same(s, i, its->machine, err) != 0) return -(int)GP_EBUSY;
         check_lost(s, i, ret_lost);
     }
-    return 0;
 }
 
 int job_owed_open(struct job_session *s, struct job_end *end, struct gp_error *ret_lost, struct gp_error *err) {
@@ -146,7 +130,7 @@ int job_owed_open(struct job_session *s, struct job_end *end, struct gp_error *r
     *s->ret = end->job;
     end->job = (struct job_result){0};
     forget_fetched(s->ret, &end->owed);
-    if (r == 0) r = restrict_to(s, &end->owed, ret_lost, err);
+    if (r == 0) restrict_to(s, &end->owed, ret_lost);
     if (r == -GP_ENOTFOUND) {
         if (err != NULL) gp_error_clear(err);
         r = 0;

@@ -110,13 +110,19 @@ static int look_for_end(struct job_whole *w, struct gp_error *err) {
         job_end_clear(&end);
         return r;
     }
+    if (job_end_check_same(&end, s->run, err) != 0) {
+        job_end_clear(&end);
+        return -(int)GP_EBUSY;
+    }
     if (owed) {
         w->end = end;
         return 0;
     }
     job_result_clear(s->ret);
     *s->ret = end.job;
+    end.job = (struct job_result){0};
     w->its = end.why;
+    job_end_clear(&end);
     w->resumed = w->ours = true;
     GP_AUTO_FREE char *text =
         xasprintf("job %s has ended, its outputs are here, and gpuprov was killed before it had destroyed the nodes: "

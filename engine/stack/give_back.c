@@ -12,20 +12,24 @@
 #include "engine/stack/destroy.h"
 #include "engine/stack/reconcile.h"
 
-/* Borrowed: freed by vec_free only. */
-static void still_there(const struct run *run, const int *slots, size_t n, struct resource_list *ret) {
-    for (size_t i = 0; i < n; i++)
-        if (slots[i] < run->n_nodes && run->nodes[slots[i]].exists) vec_push(&ret->list, run->nodes[slots[i]].res);
+/* Another gpuprov may have launched a machine for such a slot meanwhile: that one stays. Borrowed: freed by vec_free
+ * only. */
+static void still_there(const struct run *run, const struct strv *ids, struct resource_list *ret) {
+    for (int i = 0; i < run->n_nodes; i++)
+        if (run->nodes[i].exists && strv_has(ids, run->nodes[i].res.id)) vec_push(&ret->list, run->nodes[i].res);
 }
 
 int give_back(struct run *run, const int *slots, size_t n, const char *which, struct gp_error *err) {
     int64_t deadline = clock_deadline(run->end_ms);
+    GP_AUTO_STRV struct strv ids = {0};
+    for (size_t i = 0; i < n; i++)
+        if (slots[i] < run->n_nodes && run->nodes[slots[i]].exists) strv_add(&ids, run->nodes[slots[i]].res.id);
     run_event(run, -1, NODE_LAUNCHING, EVENT_WARN, "create", "%zu node%s %s %s destroyed", n, n == 1 ? "" : "s", which,
               n == 1 ? "is" : "are");
     for (;;) {
         struct resource_list left = {0};
         struct destroy_asked asked = {0};
-        still_there(run, slots, n, &left);
+        still_there(run, &ids, &left);
         bool none = left.list.len == 0;
         int r = none ? 0 : destroy_layer(run, &left, DESTROY_MACHINES, &asked, err);
         strv_clear(&asked.ids);

@@ -8,9 +8,18 @@
 #include "engine/internal.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
+#include "engine/trust/trust.h"
+
+/* Its tags alone are a claim: others can write them. */
+static bool is_made(struct run *run, const struct intent *in, struct resource *r) {
+    bool told = r->kind == in->kind && r->state != RES_GONE && str_eq(r->uid, in->uid) && r->attempt == in->attempt &&
+                r->slot >= in->slot_first && r->slot < in->slot_first + in->slot_count;
+    if (told) trust_machine(run, r);
+    return told && (r->ours != OURS_NOT || trust_launch(run, r));
+}
 
 /* Lists the machines of that launch. */
-static int find_made(struct provider *p, const struct run *run, const struct intent *in, struct resource_list *ret,
+static int find_made(struct provider *p, struct run *run, const struct intent *in, struct resource_list *ret,
                      struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list all = {0};
     GP_AUTO_STRV struct strv regions = {0};
@@ -21,20 +30,14 @@ static int find_made(struct provider *p, const struct run *run, const struct int
     }
     int r = p->ops->list(p, &req, &all, err);
     resource_list_clear(ret);
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct resource *res = &all.list.items[i];
-        bool its = res->kind == in->kind && res->state != RES_GONE && str_eq(res->uid, in->uid) &&
-                   res->attempt == in->attempt && res->slot >= in->slot_first &&
-                   res->slot < in->slot_first + in->slot_count;
-        if (!its) continue;
-        resource_list_add(ret, res);
-    }
+    for (size_t i = 0; r == 0 && i < all.list.len; i++)
+        if (is_made(run, in, &all.list.items[i])) resource_list_add(ret, &all.list.items[i]);
     return r;
 }
 
 /* *ret_known: as many machines as were requested are listed. Their intent stays open: a list does not prove whose they
  * are, and the next run repeats the request. */
-static int look_for(const struct run *run, const struct intent *in, struct gp_cancel *none, bool *ret_known,
+static int look_for(struct run *run, const struct intent *in, struct gp_cancel *none, bool *ret_known,
                     struct gp_error *err) {
     const struct provider_ops *ops = provider_find(in->provider);
     GP_AUTO_RESOURCES struct resource_list made = {0};
@@ -64,7 +67,7 @@ static int look_for(const struct run *run, const struct intent *in, struct gp_ca
     return r;
 }
 
-int interrupt_settle(const struct run *run, int r, struct gp_error *err) {
+int interrupt_settle(struct run *run, int r, struct gp_error *err) {
     struct gp_cancel none = {.efd = -1};
     struct intent_list open = {0};
     struct gp_error why = {0};

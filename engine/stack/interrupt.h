@@ -7,6 +7,6 @@
 
 /* r: the run's error, returned if every launch is settled. Searches for the launches that were under way;
  * -GP_EUNKNOWN (exit 8) if one cannot be settled. Blocks for the provider's settling time per launch. */
-int interrupt_settle(const struct run *run, int r, struct gp_error *err);
+int interrupt_settle(struct run *run, int r, struct gp_error *err);
 
 #endif

@@ -65,6 +65,9 @@ static struct {
     bool never_made;                 /* the lost create made nothing */
     char *under_way;                 /* what the second Ctrl-C would print then */
     struct strv known;               /* the ids that prepare got of a stack with machines */
+    void (*at_open)(void);           /* what somebody else does meanwhile */
+    void (*at_create)(const struct create_req *req);
+    void (*at_destroy)(void);
 } cloud;
 
 static void cloud_reset(void) {
@@ -94,6 +97,7 @@ static int open_as(const struct provider_ops *ops, const struct provider_env *en
 }
 static int fake_open(const struct provider_env *env, struct provider **ret, struct gp_error *err) {
     if (cloud.opens_meet) meet();
+    if (cloud.at_open != NULL) cloud.at_open();
     if (cloud.open_fails) {
         int r = gp_fail(err, GP_EAUTH, "no credentials");
         if (cloud.no_credentials) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
@@ -269,6 +273,7 @@ static int fake_create(struct provider *p, const struct create_req *req, struct 
                        struct gp_error *err) {
     struct journal *j = journal_of(p);
     int n = cloud.creates++;
+    if (cloud.at_create != NULL) cloud.at_create(req);
     if (cloud.launched_meanwhile != NULL && n == 0) add(RES_INSTANCE, cloud.launched_meanwhile, req->stack, 0);
     if (cloud.cancel_in_create != NULL) {
         if (gp_cancelled(&cloud.cancel_in_create->cancel)) return gp_fail(err, GP_ECANCELLED, "cancelled");
@@ -391,6 +396,7 @@ static int fake_list(struct provider *p, const struct list_req *req, struct reso
 
 static int fake_destroy(struct provider *p, const struct resource_list *what, struct gp_error *err) {
     bool refused = false;
+    if (cloud.at_destroy != NULL) cloud.at_destroy();
     for (size_t i = 0; i < what->list.len; i++) {
         if (cloud.keeps != NULL && strcmp(cloud.keeps, what->list.items[i].id) == 0) {
             cloud.refusals++;

@@ -126,3 +126,18 @@ def test_up_takes_the_stack_into_use_again(gpuprov, job, tmp_path):
     new = gpuprov("run", "--json", spec).json["job"]["id"]
     zero, one = ran(tmp_path, 0, 1)
     assert new != first and (zero, one) == ([new], [first, new])
+
+
+def test_machines_that_another_gpuprov_launched_are_not_destroyed(gpuprov, job, tmp_path):
+    """`up` of another machine does not know the mark, and leaves it."""
+    spec = job("true")
+    gpuprov("run", spec, code=1)
+    free(tmp_path)
+    [mark] = marks(gpuprov)
+    kept = mark.read_text()
+    gpuprov("up", spec)
+    mark.write_text(kept)
+    said = gpuprov("run", spec, code=1)
+    assert "node 0 was launched after it: the stack is in use again" in said.err, said.err
+    assert running(gpuprov) == [0, 1]
+    gpuprov("down", "train")

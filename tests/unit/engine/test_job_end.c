@@ -63,7 +63,9 @@ static json_t *sample(void) {
     fill(&end.job, &end.why);
     job_owed_add(&end.owed, 1, "i-0123");
     job_owed_add(&end.owed, 2, "");
-    json_t *j = job_end_json(&its, &end.job, &end.why, &end.owed);
+    strv_add(&end.machines, "i-0122");
+    strv_add(&end.machines, "i-0123");
+    json_t *j = job_end_json(&its, &end.job, &end.why, &end.owed, &end.machines);
     job_end_clear(&end);
     return j;
 }
@@ -80,7 +82,7 @@ static void round_trip(void **state) {
     struct job_end end;
     GP_AUTO_JSON json_t *j = sample();
     assert_int_equal(decode(j, &end, &err), 0);
-    GP_AUTO_JSON json_t *again = job_end_json(&its, &end.job, &end.why, &end.owed);
+    GP_AUTO_JSON json_t *again = job_end_json(&its, &end.job, &end.why, &end.owed, &end.machines);
     assert_true(json_equal(j, again));
     assert_int_equal(end.why.code, GP_EJOB);
     assert_int_equal(end.job.outcome.failed, 1);
@@ -102,7 +104,7 @@ static void success(void **state) {
     struct gp_error err = {0}, none = {0};
     struct job_end end = {0};
     struct job_result job = {.id = ID, .key = KEY, .outcome.failed = -1};
-    GP_AUTO_JSON json_t *j = job_end_json(&its, &job, &none, &end.owed);
+    GP_AUTO_JSON json_t *j = job_end_json(&its, &job, &none, &end.owed, &end.machines);
     assert_int_equal(decode(j, &end, &err), 0);
     assert_int_equal(end.why.code, GP_OK);
     assert_int_equal(end.job.outcome.failed, -1);
@@ -171,7 +173,7 @@ static void values(void **state) {
     static const struct {
         const char *path, *member, *value;
     } wrong[] = {
-        {"", "version", "3"},
+        {"", "version", "4"},
         {"", "version", "1"},
         {"", "version", "0"},
         {"", "uid", "\"" ID "\""},
@@ -190,6 +192,8 @@ static void values(void **state) {
         {"owed.0", "rank", "-1"},
         {"owed.0", "rank", "65537"},
         {"owed.0", "machine", "5"},
+        {"", "machines", "\"i-0122\""},
+        {"", "machines", "[5]"},
         {"job.replaced.0", "why", "\"was bored\""},
         {"job.health.0.found", "severity", "\"odd\""},
     };
@@ -202,7 +206,7 @@ static void values(void **state) {
     }
     struct gp_error err = {0};
     struct job_end end;
-    static const char *const broken[] = {"", "{", "[]", "null", "{}", "{\"version\": 2}"};
+    static const char *const broken[] = {"", "{", "[]", "null", "{}", "{\"version\": 3}"};
     for (size_t i = 0; i < GP_ARRAY_LEN(broken); i++) {
         gp_error_clear(&err);
         assert_int_equal(job_end_decode(broken[i], strlen(broken[i]), &its, &end, &err), -GP_EPROTO);

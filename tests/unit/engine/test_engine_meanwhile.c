@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What another gpuprov, or somebody else in the account, does between two steps of this one. */
+#include "engine_cloud.h"
+
+#include "engine/stack/give_back.h"
+
+static struct fixture *now; /* of the test that runs, for the cloud's hooks */
+
+/* Machines with the tags of the launch, and nothing that proves them. */
+static void plant(const struct create_req *req) {
+    cloud.at_create = NULL;
+    for (int s = req->slot_first; s < req->slot_first + req->slot_count; s++) {
+        GP_AUTO_FREE char *id = xasprintf("i-planted-%d", s);
+        add(RES_INSTANCE, id, req->stack, s)->attempt = req->attempt;
+    }
+}
+
+/* Ctrl-C while a create is under way whose machines do not show: planted ones are not taken for them. */
+static void test_ctrl_c_beside_planted_machines(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct up_result res = {0};
+    cloud.cancel_in_create = f->e;
+    cloud.lose_reply_at = 0;
+    cloud.never_made = true;
+    cloud.at_create = plant;
+    assert_int_equal(engine_up(f->e, f->spec, &res, &err), -GP_EUNKNOWN);
+    assert_int_equal(gp_exit_code(err.code), 8);
+    up_result_clear(&res);
+}
+
+static void launch_other(void) {
+    cloud.at_destroy = NULL;
+    prove(&now->run->proof, add(RES_INSTANCE, "i-other", &now->run->stack, 0));
+}
+
+/* Nodes are given back, and another gpuprov fills their place at once: its machine stays. */
+static void test_what_takes_the_place_of_a_node_given_back(void **state) {
+    struct fixture *f = now = *state;
+    struct gp_error err = {0};
+    assert_int_equal(launch(f, &err), 0);
+    cloud.at_destroy = launch_other;
+    if (give_back(f->run, (const int[]){0}, 1, "of this test", &err) != 0) fail_msg("%s", err.msg);
+    assert_string_equal(f->run->nodes[0].res.id, "i-other");
+    for (size_t i = 0; i < cloud.things.list.len; i++) {
+        const struct resource *r = &cloud.things.list.items[i];
+        if (strcmp(r->id, "i-other") == 0 || strcmp(r->id, "i-1") == 0) assert_int_equal(r->state, RES_RUNNING);
+    }
+}
+
+static void put_deadline(int64_t in_s) {
+    struct gp_error err = {0};
+    now->run->stack.expires_s = clock_wall_s() + in_s;
+    if (journal_stack_put(now->e->journal, &now->run->stack, NULL, &err) != 0) fail_msg("%s", err.msg);
+}
+
+static int opens;
+static void extend(void) {
+    if (++opens == 2) put_deadline(7200); /* gc has judged the stack by its list, and opens its provider to end it */
+}
+
+static bool runs(const char *id) {
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        if (strcmp(cloud.things.list.items[i].id, id) == 0) return cloud.things.list.items[i].state == RES_RUNNING;
+    return false;
+}
+
+static void sweep(struct fixture *f, struct gc_result *ret) {
+    struct gp_error err = {0};
+    opens = 0;
+    if (engine_gc(f->e, "aws", false, ret, &err) != 0) fail_msg("%s", err.msg);
+}
+
+/* `extend` comes between gc's list and gc's lock. */
+static void test_a_deadline_that_moves_under_gc(void **state) {
+    struct fixture *f = now = *state;
+    struct gp_error err = {0};
+    struct gc_result res = {0};
+    assert_int_equal(launch(f, &err), 0);
+    put_deadline(-600);
+    for (size_t i = 0; i < cloud.things.list.len; i++)
+        cloud.things.list.items[i].expires_s = f->run->stack.expires_s;
+    cloud.at_open = extend;
+    sweep(f, &res);
+    assert_true(opens >= 2);
+    assert_int_equal(res.ended.list.len, 0);
+    assert_true(runs("i-0") && runs("i-1"));
+    gc_result_clear(&res);
+    cloud.at_open = NULL; /* and without it they end */
+    put_deadline(-600);
+    sweep(f, &res);
+    assert_false(runs("i-0") || runs("i-1"));
+    gc_result_clear(&res);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_ctrl_c_beside_planted_machines, setup, finish),
+        cmocka_unit_test_setup_teardown(test_what_takes_the_place_of_a_node_given_back, setup, finish),
+        cmocka_unit_test_setup_teardown(test_a_deadline_that_moves_under_gc, setup, finish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
