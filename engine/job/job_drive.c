@@ -51,6 +51,18 @@ void job_say_left(struct job_whole *w, bool never) {
     w->ours = false;
 }
 
+void job_leave_busy(struct job_whole *w) {
+    const struct run *run = w->s.run;
+    char until[40];
+    w->ours = false;
+    if (run == NULL || run->stack.uid == NULL || !run_any_exists(run)) return;
+    time_format_utc(until, sizeof until, run->stack.expires_s);
+    GP_AUTO_FREE char *text = xasprintf(
+        "the nodes stay%s%s, because a node says that another job runs on it: 'gpuprov down %s' destroys them",
+        run->stack.expires_s > 0 ? " until " : "", run->stack.expires_s > 0 ? until : "", w->spec->name);
+    job_say(&w->s, EVENT_FAIL, text);
+}
+
 bool job_is_over(const struct job_whole *w) { return w->resumed || w->end.owed.list.len > 0; }
 
 void job_keep_result(const struct job_whole *w, const struct gp_error *why) {
@@ -188,7 +200,7 @@ int job_drive_all(struct job_whole *w, struct gp_error *err) {
         if (r != 0 || w->uid[0] == '\0') return r;
         w->ended = false;
         r = begin_anew(w, err);
-        if (r == -GP_EBUSY) w->ours = false; /* another gpuprov has destroyed the stack, or runs a job on it */
+        if (r == -GP_EBUSY) job_leave_busy(w);
         if (r != 0) return r;
     }
 }

@@ -25,7 +25,7 @@ enum {
     TELL_MS = 60000,      /* a node that is silent so long is reported */
     GONE_MS = 15000,      /* a node that is away so long may have no machine any more: its provider is queried */
     GONE_AGAIN_MS = 30000,
-    STOPPED_MS = 60000 /* until the ranks must have ended after the failure of another one */
+    STOPPED_MS = 60000 /* until a rank must have ended that was asked to */
 };
 
 enum rank_state { RANK_UNUSED, RANK_FOLLOWED, RANK_AWAY, RANK_OVER };
@@ -41,7 +41,7 @@ struct rank {
     char said[200];      /* the last line of its stderr */
     struct gp_error bad; /* a line that is none */
     int troubles;
-    int64_t round_from;     /* where the running round began */
+    int64_t came_before;    /* bytes of the log, when the running round began */
     int slow;               /* rounds in a row that brought little, of a log that is read to where it was */
     int64_t heard_ms;       /* monotonic: the agent's last line; a connection is no sign of the job */
     bool told;              /* its silence was reported */
@@ -268,11 +268,11 @@ static void start_again(struct rank *k) {
 
 /* The log that it announced does not come: the follower does not wait for it without end. */
 static bool gives_up(struct rank *k) {
-    k->slow = k->stream.offset - k->round_from < NOW_MIN_BYTES ? k->slow + 1 : 0;
+    k->slow = k->stream.came - k->came_before < NOW_MIN_BYTES ? k->slow + 1 : 0;
     if (!k->f->req->until_now || k->slow < NOW_SLOW_MAX) return false;
     run_event(k->f->run, k->node->n->slot, NODE_READY, EVENT_WARN, "job",
               "the node has announced %lld bytes of the log, and %lld came: not waiting for the rest",
-              (long long)k->node->state.log_bytes, (long long)k->stream.offset);
+              (long long)k->node->state.log_bytes, (long long)k->stream.came);
     k->state = RANK_OVER;
     return true;
 }
@@ -330,7 +330,7 @@ static int round_of(struct follow *f, struct gp_error *err) {
         struct rank *k = &f->ranks[i];
         if (k->state != RANK_FOLLOWED) continue;
         k->marked = k->replied = false;
-        k->round_from = k->stream.offset;
+        k->came_before = k->stream.came;
         k->said[0] = '\0';
         gp_error_clear(&k->bad);
         job_words(f, k, &commands[n]);
@@ -434,7 +434,7 @@ static void query_provider(struct follow *f) {
     stack_view_list_clear(&found);
 }
 
-/* After the failure of one rank the others have ended by SIGKILL at the latest, unless they hang in the kernel. */
+/* A rank that was asked to end has done so by SIGKILL at the latest, unless it hangs in the kernel or its node lies. */
 static void give_up_stopped(struct follow *f) {
     for (size_t i = 0; f->stopping && clock_left_ms(f->stop_by_ms) == 0 && i < f->len; i++)
         if (f->ranks[i].state == RANK_FOLLOWED) rank_lost(&f->ranks[i], "the job could not be stopped on its node");
@@ -469,6 +469,8 @@ static int follow_open(struct follow *f, struct gp_error *err) {
     f->out->ranks = xcalloc(f->len + 1, sizeof *f->out->ranks);
     f->out->len = f->len;
     f->out->failed = -1;
+    f->stopping = f->req->stopped;
+    f->stop_by_ms = clock_deadline(STOPPED_MS);
     for (size_t i = 0; i < f->len; i++) {
         struct rank *k = &f->ranks[i];
         struct job_node *j = &f->req->all->items[i];

@@ -14,6 +14,7 @@ struct job_follow {
     const struct job_def *def;     /* for starting it again after a reboot; NULL: this gpuprov does not */
     bool keep_others;              /* the failure of one rank does not stop the others: of verbs that only look */
     bool silent;                   /* no log, only how it ends */
+    bool stopped;                  /* it was asked to end: a rank that has not within a minute counts as lost */
     bool until_now;                /* ends at what the log has now, whether the job has ended or not */
     struct job_deadline *deadline; /* NULL: it is not read */
     int64_t away_ms;               /* how long a node may stay away; 0: JOB_AWAY_MS */

@@ -312,7 +312,7 @@ static int run_job(struct job_whole *w, struct gp_error *err) {
     if (left) job_say_left(w, false);
     if (r == 0 && !found && !s->opts->detach) r = job_deadline_room(s->run, err);
     if (r == 0) r = job_session_begin(s, err);
-    if (r == -GP_EBUSY) w->ours = false; /* another machine was faster */
+    if (r == -GP_EBUSY) job_leave_busy(w);
     if (r != 0) return r;
     if (!s->opts->detach) return job_drive_all(w, err);
     say_detached(s);

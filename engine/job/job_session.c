@@ -166,7 +166,7 @@ static void keep_health(struct job_result *ret, const struct job_rank_health *h)
     vec_push(&ret->health, *h);
 }
 
-/* away_ms 0: the job goes on, and the deadline counts. */
+/* away_ms 0: the job goes on, and the deadline counts. Else it was asked to end. */
 static int follow(struct job_session *s, bool drive, int64_t away_ms, struct gp_error *err) {
     struct job_deadline deadline;
     job_deadline_init(&deadline, s->run, drive && s->ends);
@@ -174,6 +174,7 @@ static int follow(struct job_session *s, bool drive, int64_t away_ms, struct gp_
                            .id = s->ret->id,
                            .def = drive && s->def.spec != NULL ? &s->def : NULL,
                            .keep_others = !drive,
+                           .stopped = away_ms > 0,
                            .silent = s->opts->text == NULL,
                            .deadline = away_ms == 0 ? &deadline : NULL,
                            .away_ms = away_ms,
@@ -218,6 +219,25 @@ void job_session_stop(struct job_session *s, const char *reason) {
     s->opts = usual;
     s->ret->running = false;
     job_session_seen(s, false);
+}
+
+/* "", or what is known of the first node on which it may still run. Caller frees. */
+static char *still_runs(const struct job_session *s) {
+    for (size_t i = 0; i < s->ret->outcome.len; i++) {
+        const struct job_rank_end *e = &s->ret->outcome.ranks[i];
+        if (e->lost && !e->gone) return xasprintf("it may still run on node %zu: %.200s", i, e->why);
+    }
+    return xstrdup("");
+}
+
+int job_session_check_stopped(const struct job_session *s, struct gp_error *err) {
+    GP_AUTO_FREE char *where = still_runs(s);
+    const char *name = s->run->stack.name;
+    if (where[0] == '\0') return 0;
+    return gp_fail(err, GP_EREACH,
+                   "'%s': job %s was asked to end, and %s: 'gpuprov cancel %s' asks again, 'gpuprov down %s' destroys "
+                   "the nodes",
+                   name, s->ret->id, where, name, name);
 }
 
 int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err) {
@@ -357,9 +377,10 @@ void job_session_stopped(const struct job_session *s, bool nodes_stay, struct gp
     if (err == NULL) return;
     gp_error_clear(err);
     time_format_utc(until, sizeof until, st->expires_s);
+    GP_AUTO_FREE char *where = still_runs(s);
+    const char *how = where[0] != '\0' ? "was asked to end, and " : "was stopped";
     if (nodes_stay && st->expires_s > 0)
-        (void)gp_fail(err, GP_ECANCELLED,
-                      "'%s': job %s was stopped; the nodes stay until %s: 'gpuprov down %s' destroys them", st->name,
-                      s->ret->id, until, st->name);
-    else (void)gp_fail(err, GP_ECANCELLED, "'%s': job %s was stopped", st->name, s->ret->id);
+        (void)gp_fail(err, GP_ECANCELLED, "'%s': job %s %s%s; the nodes stay until %s: 'gpuprov down %s' destroys them",
+                      st->name, s->ret->id, how, where, until, st->name);
+    else (void)gp_fail(err, GP_ECANCELLED, "'%s': job %s %s%s", st->name, s->ret->id, how, where);
 }

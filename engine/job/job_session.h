@@ -41,6 +41,8 @@ int job_session_begin(struct job_session *s, struct gp_error *err);
 int job_session_follow(struct job_session *s, bool drive, struct gp_error *err);
 /* After cancellation: ends the job and reads how it ended. */
 void job_session_stop(struct job_session *s, const char *reason);
+/* After job_session_stop. -GP_EREACH: on a node it may still run, or the node does not answer. */
+int job_session_check_stopped(const struct job_session *s, struct gp_error *err);
 /* Fetches outputs and the checkpoint from every node that can be reached, as job_files_fetch, and sends what belongs in
  * a bucket (s->unsent, s->unkept). If all of it is in its place, the caller marks the job as collected. */
 int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err);

@@ -272,8 +272,12 @@ int job_stream_line(struct job_stream *s, const struct job_sink *to, const char 
     int r = 0;
     if (n == 0) return wrong("log", err);
     switch (line[0]) {
-    case '=': take_line(s, to, line + 1, n - 1); return 0;
+    case '=':
+        s->came += (int64_t)n;
+        take_line(s, to, line + 1, n - 1);
+        return 0;
     case '+':
+        s->came += (int64_t)n - 1;
         s->offset += (int64_t)n - 1;
         take_part(s, to, line + 1, n - 1);
         return 0;

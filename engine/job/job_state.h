@@ -63,7 +63,8 @@ void job_health_text(const struct job_health *h, char *dst, size_t n);
 
 /* The log of one job on one node as it arrives. Zero-initialise with `offset` set; job_stream_clear frees it. */
 struct job_stream {
-    int64_t offset;  /* bytes of the log that were received: where to go on after a lost connection */
+    int64_t offset;  /* as the node says it: where to go on after a lost connection */
+    int64_t came;    /* bytes of the log that were received */
     struct str part; /* a line without its end, at most JOB_LINE_MAX */
     int64_t dropped; /* bytes that the node had dropped before they were sent */
     int attempt;     /* 0: the first one */

@@ -55,6 +55,7 @@ int engine_cancel_job(struct engine *e, const char *name, const struct spec *spe
     } else if (r == 0) {
         for (size_t i = 0; i < s.all.len; i++) s.all.items[i].used = strcmp(s.all.items[i].state.id, ret->id) == 0;
         job_session_stop(&s, "it was cancelled");
+        r = job_session_check_stopped(&s, err);
     }
     job_session_clear(&s);
     return r;
