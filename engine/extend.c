@@ -32,10 +32,12 @@ int deadline_move_nodes(struct run *run, struct gp_error *err) {
     return r;
 }
 
-static int check_time(const struct run *run, int64_t now_s, int64_t to_s, struct gp_error *err) {
+static int check_time(const struct run *run, bool add, int64_t now_s, int64_t to_s, struct gp_error *err) {
     char at[40];
     const char *name = run->stack.name;
     time_format_utc(at, sizeof at, to_s);
+    if (run->stack.expires_s == 0 && add)
+        return gp_fail(err, GP_EUSAGE, "the deadline of '%s' is not known: give a time from now, without '+'", name);
     if (run->stack.expires_s > 0 && now_s >= run->stack.expires_s)
         return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s'", name, name);
     if (to_s - now_s < SHORTEST_S)
@@ -92,7 +94,7 @@ static int move(struct run *run, const struct extend_req *req, struct extend_res
     const struct provider_ops *ops = provider_find(run->stack.provider);
     ret->stack = xstrdup(run->stack.name);
     ret->was_s = ret->expires_s = run->stack.expires_s;
-    int r = check_time(run, now_s, to_s, err);
+    int r = check_time(run, req->add, now_s, to_s, err);
     run->moved_expires_s = to_s;
     if (r == 0) r = check_places(run, err);
     if (r != 0) return r;

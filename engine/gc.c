@@ -7,6 +7,7 @@
 
 #include "engine/gc/gc_clock.h"
 #include "engine/gc/gc_fate.h"
+#include "engine/gc_journal.h"
 #include "engine/images.h"
 #include "engine/run/ending.h"
 #include "engine/run/lock.h"
@@ -73,19 +74,19 @@ static bool is_left(const struct down_result *d, const char *id) {
 
 /* What the tags of the stack's machines say of its deadline. */
 struct told {
-    bool key;         /* the login key is at hand, which tells whether the stack wrote them */
-    bool member;      /* machines are the stack's by this journal */
-    int64_t moved_s;  /* the journal's, or a later one that all have: proven, or without the key just later; 0: none */
-    int64_t proven_s; /* the earliest proven one; 0: none */
+    bool key;        /* the login key is at hand, which tells whether the stack wrote them */
+    bool member;     /* machines are the stack's by this journal */
+    int64_t moved_s; /* the journal's, or the latest one that a machine has: proven, or without the key just later */
+    int64_t
+        proven_s; /* the latest proven one; 0: none. A former one may have been put back, so the earliest says less */
 };
 
 static void hear(struct run *run, const struct stack *s, const struct resource *r, struct told *t) {
     bool proven = t->key && trust_deadline(run, r);
     bool moved = r->expires_s > s->expires_s && (proven || !t->key);
-    int64_t one_s = moved ? r->expires_s : s->expires_s;
     t->member = true;
-    if (t->moved_s == 0 || one_s < t->moved_s) t->moved_s = one_s;
-    if (proven && (t->proven_s == 0 || r->expires_s < t->proven_s)) t->proven_s = r->expires_s;
+    t->moved_s = GP_MAX(t->moved_s, moved ? r->expires_s : s->expires_s);
+    if (proven) t->proven_s = GP_MAX(t->proven_s, r->expires_s);
 }
 
 static struct told hear_all(struct sweep *w, const struct stack *s) {
@@ -113,11 +114,12 @@ static int judge_known(struct sweep *w, const struct stack *s, struct gc_group *
     int r = trust_launched_here(w->e->journal, s->uid, &launched, err);
     if (r != 0) return r;
     struct told t = hear_all(w, s);
-    ret->known = launched || (t.key && t.member);
+    ret->launched = launched;
+    ret->adopted = !launched && t.key && t.member;
     /* another name or owner with its uid is a copy, which ends no more than itself */
-    if (!ret->known || !str_eq(s->name, ret->of->stack) || !str_eq(s->owner, ret->of->owner)) return 0;
+    if ((!launched && !ret->adopted) || !str_eq(s->name, ret->of->stack) || !str_eq(s->owner, ret->of->owner)) return 0;
     if (launched) ret->known_s = t.moved_s > 0 ? t.moved_s : s->expires_s;
-    else ret->known_s = t.proven_s;
+    else if (t.proven_s > 0) ret->known_s = GP_MAX(t.proven_s, s->expires_s);
     return 0;
 }
 
@@ -125,7 +127,8 @@ static int judge_known(struct sweep *w, const struct stack *s, struct gc_group *
 static int know(struct sweep *w, const struct resource *of, struct gc_group *ret, struct gp_error *err) {
     struct stack_list all = {0};
     int r = journal_stacks(w->e->journal, &all, err);
-    *ret = (struct gc_group){.all = &w->all, .of = of, .stones = &w->stones};
+    *ret = (struct gc_group){
+        .all = &w->all, .of = of, .stones = &w->stones, .complete = coverage_whole(&w->run->look.covered)};
     for (size_t i = 0; r == 0 && i < all.list.len; i++)
         if (str_eq(all.list.items[i].uid, of->uid)) r = judge_known(w, &all.list.items[i], ret, err);
     stack_list_clear(&all);
@@ -172,19 +175,11 @@ static bool has(const struct resource_list *l, const struct resource *r) {
     return false;
 }
 
-/* Whether the list has the uid under several names: then it does not say which of them is the stack. */
-static bool shares_uid(const struct sweep *w, const struct resource *of) {
-    for (size_t i = 0; i < w->all.list.len; i++)
-        if (of_uid(&w->all.list.items[i], of->uid) && strcmp(w->all.list.items[i].stack, of->stack) != 0) return true;
-    return false;
-}
-
 static int judge(struct sweep *w, const struct resource *of, struct gc_group *group, struct gc_fate *now,
                  struct gc_fate *later, struct gp_error *err) {
     bool owned = of->uid[0] != '\0';
     int r = know(w, of, group, err);
     if (r != 0) return r;
-    group->shared = shares_uid(w, of);
     if (owned) gc_fate_find(group, w->time.now_s, now);
     if (owned) gc_fate_find(group, w->time.later_s, later);
     return 0;
@@ -202,22 +197,26 @@ static int is_still_over(struct sweep *w, const struct resource *of, struct gc_g
 }
 
 /* Destroys the resources with this uid, even if the stack's name has another uid by now: at all its providers if this
- * journal decides about it, else only at this one, whose list has shown that nothing there is within its deadline.
+ * journal launched it. Else only what was listed and judged, because its owner may launch more of it meanwhile.
  * *ret_over false: another gpuprov has moved the deadline, and nothing was destroyed. */
 static int end_uid(struct sweep *w, const struct resource *of, struct gc_group *group, bool *ret_over,
                    struct down_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct provider *p = NULL;
+    GP_AUTO_STRV struct strv judged = {0};
     int r = run_open(w->e, NULL, of->stack, &run, err);
     if (r != 0) return r;
     run->ending = true;
+    for (size_t i = 0; i < w->all.list.len; i++)
+        if (gc_fate_in_group(&w->all.list.items[i], of)) strv_add(&judged, w->all.list.items[i].id);
+    if (!group->launched) run->only = &judged;
     free(run->owner);
     run->owner = xstrdup(of->owner);
     run->stack.owner = xstrdup(of->owner);
     run->stack.uid = xstrdup(of->uid);
     run->stack.provider = xstrdup(of->provider);
     r = run_provider(run, of->provider, &p, err);
-    if (r == 0 && group->known) r = open_its_others(run, err);
+    if (r == 0 && group->launched) r = open_its_others(run, err);
     if (r == 0) r = run_lock(run, err);
     if (r == 0) r = is_still_over(w, of, group, ret_over, err);
     bool ends = r == 0 && *ret_over;
@@ -249,7 +248,7 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
         if (held) strv_add(&w->held, res->id);
         w->held_billed = w->held_billed || (held && res->billed);
         struct resource shown = *res; /* with the deadline that decides: its tag may have another */
-        if (!ends && group.known && group.known_s > 0) shown.expires_s = group.known_s;
+        if (!ends && group.known_s > 0) shown.expires_s = group.known_s;
         resource_list_add(ends && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, &shown);
     }
     vec_free(&now.some.list);
@@ -397,81 +396,6 @@ static int gc_provider(struct sweep *w, const struct gc_clocks *clocks, bool dry
         if (err != NULL) *err = why;
     }
     return r;
-}
-
-/* The stack was read before its lock was held, and an `extend` may have moved its deadline since. */
-static int read_deadline_again(struct run *run, struct gp_error *err) {
-    struct stack_list all = {0};
-    int r = journal_stacks(run->e->journal, &all, err);
-    for (size_t i = 0; i < all.list.len; i++)
-        if (str_eq(all.list.items[i].uid, run->stack.uid)) run->stack.expires_s = all.list.items[i].expires_s;
-    stack_list_clear(&all);
-    return r;
-}
-
-/* A stack of the journal past its deadline: verifies that it is gone, destroys the rest, and forgets it. */
-static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const struct stack *s, struct gc_result *ret,
-                         struct gp_error *err) {
-    struct run *run = NULL;
-    struct down_result gone = {0};
-    struct engine_opts saved = e->opts;
-    e->opts.owner = s->owner;
-    int r = run_open_ending(e, NULL, s->name, &run, err);
-    if (r == 0) r = run_lock(run, err);
-    if (r == 0) r = read_deadline_again(run, err);
-    if (r == 0) r = adopt_stack(run, NULL, err);
-    /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
-    bool over = false, launched = false;
-    if (r == 0) r = trust_launched_here(e->journal, s->uid, &launched, err);
-    /* of a stack that was launched elsewhere each machine has its own deadline (sweep_uid) */
-    bool counts = launched || (run != NULL && run->unproven.list.len == 0 && !run_any_exists(run));
-    if (r == 0 && counts && str_eq(run->stack.uid, s->uid)) {
-        int64_t local_s = clock_wall_s(), skew_s = run_cloud_s(run, run->stack.provider) - local_s;
-        over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
-    }
-    if (over) run_lock_destroys(run);
-    if (over) r = teardown(run, &gone, err);
-    if (over) notify_ended(run, r, err, gone.destroyed);
-    for (size_t i = 0; i < gone.left.list.len; i++) resource_list_add(&ret->kept, &gone.left.list.items[i]);
-    down_result_clear(&gone);
-    run_close(run);
-    e->opts = saved;
-    return r;
-}
-
-/* Live stacks that have spent most of what their spec allows. */
-static void warn_of_cost(struct engine *e, const char *name) {
-    struct run *run = NULL;
-    struct gp_error why = {0};
-    if (run_open_remembered(e, NULL, name, &run, &why) != 0) return;
-    (void)notify_open(run); /* its money and its deadline */
-    GP_AUTO_FREE char *near = cost_near_limit(run);
-    if (near != NULL) run_event(run, -1, NODE_PLANNED, EVENT_WARN, "cost", "%s", near);
-    run_close(run);
-}
-
-static int gc_journal(struct engine *e, const char *provider, const struct gc_clocks *clocks, struct gc_result *ret,
-                      struct gp_error *err) {
-    struct stack_list all = {0};
-    int r = journal_stacks(e->journal, &all, err), first = 0;
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct stack *s = &all.list.items[i];
-        bool mine = e->opts.owner == NULL || strcmp(e->opts.owner, s->owner) == 0;
-        bool asked = provider == NULL || str_eq(provider, s->provider);
-        struct engine_opts saved = e->opts;
-        e->opts.owner = s->owner;
-        if (mine && asked) warn_of_cost(e, s->name);
-        e->opts = saved;
-        if (!mine || !asked || s->expires_s == 0 || clock_wall_s() < s->expires_s) continue;
-        struct gp_error why = {0};
-        int one = gc_remembered(e, clocks, s, ret, &why);
-        if (one != 0 && first == 0) {
-            first = one;
-            if (err != NULL) *err = why;
-        }
-    }
-    stack_list_clear(&all);
-    return r != 0 ? r : first;
 }
 
 /* Opens the provider and lists what is there. In a thread of its own: providers are slow and independent. */

@@ -144,8 +144,18 @@ static int add_unlisted(const struct run *run, struct stack_view *v, struct gp_e
     return r;
 }
 
+/* What the claim's tag says, where neither the journal nor a proof has the deadline: only to be shown. */
+static int64_t told_deadline(const struct run *run) {
+    for (size_t i = 0; run->stack.uid != NULL && i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        if (r->claim && str_eq(r->uid, run->stack.uid)) return r->expires_s;
+    }
+    return 0;
+}
+
 int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     stack_copy(&v->stack, &run->stack);
+    if (v->stack.expires_s == 0) v->stack.expires_s = told_deadline(run);
     int r = run->stack.uid == NULL ? 0
                                    : journal_intents(run->e->journal, run->stack.uid,
                                                      1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE, &v->unknown, err);

@@ -31,7 +31,7 @@ static bool has_stone(const struct gc_group *g) {
     return false;
 }
 
-static void of_known(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) {
+static void of_launched(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) {
     ret->whole = g->known_s > 0 && now_s >= g->known_s;
     for (size_t i = 0; !ret->whole && i < g->all->list.len; i++) {
         const struct resource *r = &g->all->list.items[i];
@@ -40,30 +40,40 @@ static void of_known(const struct gc_group *g, int64_t now_s, struct gc_fate *re
     }
 }
 
-/* machines: else everything that is no machine. A machine without a readable deadline ends with the last of the others;
- * a claim ends with the stack. */
-static void of_others(const struct gc_group *g, bool machines, int64_t now_s, struct gc_fate *ret) {
-    size_t waiting = 0, over = 0, buried = 0, n = 0;
+/* Whether the stack's deadline counts for it, and not its own. */
+static bool is_member(const struct gc_group *g, const struct resource *r) {
+    return g->adopted && resource_is_machine(r) && r->ours != OURS_NOT;
+}
+
+static bool ends(const struct gc_group *g, const struct resource *r, int64_t now_s) {
+    if (is_member(g, r)) return g->known_s > 0 && now_s >= g->known_s;
+    return is_over(r, now_s) || is_buried(g, r);
+}
+
+static bool waits(const struct gc_group *g, const struct resource *r, int64_t now_s) {
+    return !ends(g, r, now_s) && (is_member(g, r) || r->expires_s > 0);
+}
+
+static void one_by_one(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) {
+    bool stone = has_stone(g), waiting = false, over = false, machines = false, buried = true;
     for (size_t i = 0; i < g->all->list.len; i++) {
         const struct resource *r = &g->all->list.items[i];
-        if (!gc_fate_in_group(r, g->of) || resource_is_machine(r) != machines) continue;
-        bool ends = is_over(r, now_s), stone = is_buried(g, r);
-        n++;
-        over += ends;
-        buried += stone;
-        waiting += r->expires_s > 0 && !ends;
-        if ((ends || stone) && !r->claim) vec_push(&ret->some.list, *r);
+        if (!gc_fate_in_group(r, g->of)) continue;
+        bool machine = resource_is_machine(r);
+        machines = machines || machine;
+        buried = buried && (!machine || is_buried(g, r));
+        waiting = waiting || waits(g, r, now_s);
+        over = over || ends(g, r, now_s);
     }
-    ret->whole = (waiting == 0 && over > 0) || (has_stone(g) && buried == n) || (!machines && has_stone(g));
+    ret->whole = g->complete && ((over && !waiting) || (stone && buried));
+    for (size_t i = 0; !ret->whole && i < g->all->list.len; i++) {
+        const struct resource *r = &g->all->list.items[i];
+        bool alone = resource_is_machine(r) || (!machines && !r->claim);
+        if (gc_fate_in_group(r, g->of) && alone && ends(g, r, now_s)) vec_push(&ret->some.list, *r);
+    }
 }
 
 void gc_fate_find(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) {
-    bool machines = false;
-    for (size_t i = 0; i < g->all->list.len; i++)
-        machines = machines ||
-                   (gc_fate_in_group(&g->all->list.items[i], g->of) && resource_is_machine(&g->all->list.items[i]));
-    if (g->known) of_known(g, now_s, ret);
-    else of_others(g, machines, now_s, ret);
-    if (g->shared && !g->known) ret->whole = false; /* the whole is everything with the uid */
-    if (ret->whole) vec_free(&ret->some.list);
+    if (g->launched) of_launched(g, now_s, ret);
+    else one_by_one(g, now_s, ret);
 }

@@ -10,19 +10,21 @@
 struct gc_group {
     const struct resource_list *all; /* as listed; those with the uid and the stack's name of `of` are the group */
     const struct resource *of;
-    bool known;      /* this journal launched nodes of it, or has adopted them and has the login key */
+    bool launched;   /* this journal launched nodes of it */
+    bool adopted;    /* else: it has nodes that this journal has adopted, and the login key is at hand */
     int64_t known_s; /* then its deadline, wall; 0: none that is certain, or the group has another name or owner */
-    bool shared;     /* another group has the same uid under another name */
+    bool complete;   /* every place of the provider was listed */
     const struct intent_list *stones; /* of all stacks that `down` destroyed */
 };
 struct gc_fate {
-    bool whole;                /* the stack ends with everything that has its uid */
+    bool whole;                /* launched: everything with the uid ends. Else the group ends as it was listed */
     struct resource_list some; /* else these alone; borrowed, freed by vec_free */
 };
 bool gc_fate_in_group(const struct resource *r, const struct resource *of);
-/* At now_s. Of a stack that is known: all of it at its deadline; before it only machines that nothing
- * proves to be the stack's, each at its own. Of any other: each machine at its own deadline, and everything once no
- * machine is left to wait for; what a tombstone names at any time. */
+/* At now_s. Of a stack that this journal launched: all of it at its deadline; before it only machines that nothing
+ * proves to be the stack's, each at its own. Of any other: each machine at its own deadline, a proven one at the
+ * stack's; what a tombstone names at any time; and the claim with the rest once all that was listed is over, and
+ * everything was. A machine without a readable deadline ends then too. */
 void gc_fate_find(const struct gc_group *g, int64_t now_s, struct gc_fate *ret);
 
 #endif

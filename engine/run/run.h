@@ -99,6 +99,7 @@ struct run {
     struct run_node *nodes; /* by slot */
     int n_nodes;
     struct resource_list others;   /* everything of the stack that is not a node in use */
+    const struct strv *only;       /* borrowed: `ending` destroys these ids alone, and forgets nothing; NULL: all */
     struct resource_list unproven; /* of these, machines that nothing proves to be the stack's (trust.h) */
     struct strv said_unproven;     /* their ids, as reported */
 

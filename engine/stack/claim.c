@@ -140,10 +140,25 @@ static int check_continued(const struct run *run, struct gp_error *err) {
     return same ? 0 : not_continued(run, err);
 }
 
+/* What `up` launches or proves gets the stack's deadline, with a proof. It must not be one that others wrote. */
+static int check_deadline(const struct run *run, struct gp_error *err) {
+    const char *name = run->stack.name;
+    bool any = false; /* unproven nodes are shown by `plan`, and `up` does not work with them */
+    for (int i = 0; i < run->n_nodes; i++) any = any || (run->nodes[i].exists && run->nodes[i].res.ours != OURS_NOT);
+    if (!any || run->stack.expires_s != 0 || run->home == NULL || run->home->ops->lent) return 0;
+    return gp_fail(
+        err, GP_EUSAGE,
+        "the deadline of '%s' is not known: this journal does not have it, and no node has a tag that proves "
+        "it, so somebody has edited the tags: 'gpuprov extend %s TIME' sets it, 'gpuprov down %s' destroys "
+        "the nodes",
+        name, name, name);
+}
+
 int claim_may_go_on(struct run *run, struct gp_error *err) {
     int c = check_continued(run, err);
     if (c != 0 || !run_any_exists(run)) return c;
     int u = check_unit(run, err);
+    if (u == 0) u = check_deadline(run, err);
     if (u != 0) return u;
     if (is_expired(run))
         return gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,
@@ -298,6 +313,11 @@ int claim_take(struct run *run, struct gp_error *err) {
             "the cloud's console, or choose another name",
             run->spec->name, home->ops->name, run->stack.uid, before);
     if (home->ops->unique_claim) r = is_anothers(run, &run->shares_claim, err);
+    if (r == 0 && run->shares_claim && !known && run->spec->access.key == NULL)
+        r = gp_fail(err, GP_EBUSY,
+                    "another run has just made the claim of '%s' at %s, and its login key is not here: nothing was "
+                    "launched; choose another name, or set access.key to a key that both have",
+                    run->stack.name, home->ops->name);
     if (r == 0 && before != NULL && !str_eq(before, run->stack.uid)) r = forget_ended(run, before, err);
     if (r == 0 && is_expired(run))
         r = gp_fail(err, GP_EUSAGE, "the deadline of '%s' has passed: run 'gpuprov down %s' first", run->stack.name,

@@ -57,7 +57,8 @@ int deadline_from_tags(struct run *run, struct gp_error *err) {
     struct span s = span_of(run);
     struct stack *st = &run->stack;
     if (st->uid == NULL || s.first_s == 0 || run->recalled) return 0;
-    if (run->takes_deadline) st->expires_s = s.first_s;
+    /* without the journal: a former one, earlier than the others, may have been put back with its proof */
+    if (run->takes_deadline || st->expires_s == 0) s.first_s = s.last_s;
     bool moved = llabs(s.first_s - st->expires_s) > SAME_S || run->takes_deadline;
     bool complete = st->moving_s != 0 && s.first_s == st->moving_s && s.last_s == st->moving_s;
     if (!moved && !complete) return 0;

@@ -9,7 +9,8 @@
 #include "engine/run/run_event.h"
 
 bool destroy_is_ours(const struct run *run, const struct resource *r) {
-    return run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0;
+    bool its = run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0;
+    return its && (run->only == NULL || strv_has(run->only, r->id));
 }
 
 static bool provider_is_seen(const struct run *run, const char *name) {

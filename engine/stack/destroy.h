@@ -22,7 +22,7 @@ struct destroy_asked {
  * provider that could not be listed is no error here, so that the others go on: it is counted. */
 int destroy_layer(struct run *run, const struct resource_list *seen, enum destroy_layer layer,
                   struct destroy_asked *asked, struct gp_error *err);
-/* The resource has the uid of the run's stack. */
+/* The resource has the uid of the run's stack, and is one of run->only. */
 bool destroy_is_ours(const struct run *run, const struct resource *r);
 /* The claim is destroyed last. It stays while a place of its provider was not looked at, because it names all
  * places. */

@@ -19,9 +19,12 @@
 
 #define LAG_MAX_AGE_S 600 /* an older machine is listed, or gone */
 
+static bool is_its_machine(const struct run *run, const struct resource *r) {
+    return resource_is_machine(r) && run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0;
+}
+
 static bool has_slot(const struct run *run, const struct resource *r) {
-    return resource_is_machine(r) && run->stack.uid != NULL && strcmp(r->uid, run->stack.uid) == 0 && r->slot >= 0 &&
-           r->slot < RUN_MAX_SLOTS;
+    return is_its_machine(run, r) && r->slot >= 0 && r->slot < RUN_MAX_SLOTS;
 }
 
 /* Reads the stack from the journal, before any provider is queried. */
@@ -132,7 +135,7 @@ static void place(struct run *run, const struct resource *res) {
         rec->attempt = GP_MAX(rec->attempt, res->attempt);
     }
     if (gone) return;
-    if (slot && res->ours == OURS_NOT) resource_list_add(&run->unproven, res);
+    if (is_its_machine(run, res) && res->ours == OURS_NOT) resource_list_add(&run->unproven, res);
     if (slot && has_place(run, res)) place_node(run, res);
     else resource_list_add(&run->others, res);
 }

@@ -20,12 +20,15 @@ static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
 struct round {
     int machines, others, claims; /* not gone yet */
+    bool lives;                   /* machines are there that are not this teardown's: what they use stays */
 };
 
 static struct round count(const struct run *run, const struct resource_list *seen) {
     struct round n = {0};
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
+        if (alive(r) && resource_is_machine(r) && str_eq(r->uid, run->stack.uid) && !destroy_is_ours(run, r))
+            n.lives = true;
         if (!alive(r) || !destroy_is_ours(run, r)) continue;
         if (resource_is_machine(r)) n.machines++;
         else if (r->claim) n.claims += destroy_claim_may_go(run, r);
@@ -145,6 +148,7 @@ struct teardown {
     int refused;          /* rounds in a row in which every machine that is left could not be terminated */
     bool looked;          /* the first round is over */
     bool claim_seen;      /* the stack's one claim was listed */
+    bool lives;           /* it ended, and the stack has other machines, with the claim and the rest */
     int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
 };
 
@@ -162,7 +166,7 @@ static bool is_hearsay(const struct resource *r) { return resource_is_machine(r)
 static int end_unlisted(struct teardown *t, const struct resource_list *seen, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list known = {0};
-    if (t->looked || run->stack.uid == NULL) return 0;
+    if (t->looked || run->stack.uid == NULL || run->only != NULL) return 0;
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     struct resource_list missing = {0};
     for (size_t i = 0; r == 0 && i < known.list.len; i++)
@@ -288,6 +292,8 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
         return end_machines(t, &seen, n.machines, err);
     }
     if (t->quiet < 2 || !settled) return 0;
+    t->lives = *ret_done = n.lives;
+    if (n.lives) return 0;
     if (t->groups_until_ms == 0)
         t->groups_until_ms = clock_deadline(left_alone(run) ? run_settle_ms(run) : (int64_t)GROUPS_MS);
     if (t->clean >= 2 || clock_left_ms(t->groups_until_ms) == 0) {
@@ -373,12 +379,14 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
     strv_clear(&t.asked.ids);
     strv_clear(&t.absent);
     strv_clear(&t.reported);
-    if (r == 0) r = ending_wrote(run, bury_intents(run, &why), &why);
-    if (r == 0) r = ending_wrote(run, leave_to_gc(run, ret, &why), &why);
-    if (r == 0 && ret->left.list.len == 0 && coverage_whole(&run->look.covered))
+    bool all = run->only == NULL;
+    if (r == 0 && all) r = ending_wrote(run, bury_intents(run, &why), &why);
+    if (r == 0 && all) r = ending_wrote(run, leave_to_gc(run, ret, &why), &why);
+    if (r == 0 && all && ret->left.list.len == 0 && coverage_whole(&run->look.covered))
         r = ending_wrote(run, forget_stack(run, &why), &why);
     if (r == 0 && !billed_left(run, ret)) r = ending_verdict(run, ret, err);
     if (r != 0 && why.code == GP_OK) return r;
+    if (r == 0 && t.lives) return 0;
     if (r != 0 || ret->left.list.len > 0) return teardown_left(run->stack.name, ret, &why, err);
     return 0;
 }

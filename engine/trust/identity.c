@@ -69,6 +69,12 @@ static const struct resource *claim_of(const struct resource_list *seen, const s
     return r;
 }
 
+/* Only this machine's own list does. At a cloud it comes from a machine's proof (deadline.c), or is not known. */
+static bool tells_deadline(const struct resource *from) {
+    const struct provider_ops *ops = provider_find(from->provider);
+    return ops != NULL && (ops->own_list || ops->lent);
+}
+
 int identity_take(struct run *run, const struct resource_list *seen, char **ret_ended, struct gp_error *err) {
     if (run->stack.uid != NULL && is_listed(seen, run->stack.uid)) return 0;
     const struct resource *from = choose(run, seen);
@@ -88,7 +94,7 @@ int identity_take(struct run *run, const struct resource_list *seen, char **ret_
                             .provider = xstrdup(from->provider),
                             .region = xstrdup(from->region),
                             .created_s = from->created_s,
-                            .expires_s = from->expires_s};
+                            .expires_s = tells_deadline(from) ? from->expires_s : 0};
     stack_clear(&run->stack);
     run->stack = adopted;
     run->takes_deadline = true; /* its machines have their own, from their create call */

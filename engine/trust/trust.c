@@ -60,7 +60,7 @@ static bool is_own_launch(const struct intent_list *open, const struct resource 
 
 /* A launch of that attempt, or a later one, is in this journal: so the machine has copied tags. */
 static bool is_used_up(const struct run *run, const struct resource *r) {
-    return r->slot < run->n_nodes && run->nodes[r->slot].rec.attempt >= r->attempt;
+    return r->slot >= 0 && r->slot < run->n_nodes && run->nodes[r->slot].rec.attempt >= r->attempt;
 }
 
 static int cannot_prove(struct run *run, const struct resource *r, struct gp_error *err) {

@@ -17,7 +17,7 @@
 
 static struct resource_list all;
 static struct intent_list stones;
-static bool shared;
+static bool incomplete;
 
 static struct resource *add(enum resource_kind kind, const char *id, enum resource_ours ours, int64_t expires_s) {
     struct resource r;
@@ -34,14 +34,15 @@ static struct resource *add(enum resource_kind kind, const char *id, enum resour
     return &all.list.items[all.list.len - 1];
 }
 
-/* "whole", or the ids. known_s -1: the journal does not know it. */
-static const char *fate(int64_t known_s) {
+/* "whole", or the ids. */
+static const char *fate_of(bool launched, bool adopted, int64_t known_s) {
     static char text[256];
     struct gc_group g = {.all = &all,
                          .of = &all.list.items[0],
-                         .known = known_s >= 0,
+                         .launched = launched,
+                         .adopted = adopted,
                          .known_s = known_s,
-                         .shared = shared,
+                         .complete = !incomplete,
                          .stones = &stones};
     struct gc_fate f = {0};
     gc_fate_find(&g, NOW, &f);
@@ -54,6 +55,9 @@ static const char *fate(int64_t known_s) {
     vec_free(&f.some.list);
     return text;
 }
+
+/* known_s -1: the journal does not know it; else it has launched it. */
+static const char *fate(int64_t known_s) { return fate_of(known_s >= 0, false, known_s); }
 
 static int clear(void **state) {
     (void)state;
@@ -88,12 +92,17 @@ static void test_edited_deadlines(void **state) {
 
 static void test_all_of_it_is_over(void **state) {
     (void)state;
-    add(RES_GROUP, "sg", OURS_NOT, NOW + 99); /* not every tag moves with the deadline */
+    add(RES_GROUP, "sg", OURS_NOT, NOW + 99); /* its nodes may have been preempted, and are launched again */
     add(RES_INSTANCE, "i-0", OURS_NOT, NOW);
     add(RES_INSTANCE, "i-1", OURS_NOT, NOW - 1);
+    assert_string_equal(fate(-1), "i-0 i-1");
+    all.list.items[0].expires_s = NOW - 1;
     assert_string_equal(fate(-1), "whole");
     add(RES_INSTANCE, "i-unreadable", OURS_NOT, 0);
     assert_string_equal(fate(-1), "whole");
+    incomplete = true; /* there may be machines that are not over */
+    assert_string_equal(fate(-1), "i-0 i-1");
+    incomplete = false;
 }
 
 /* Without machines a foreign group's tag does not end the claim of a stack that is launching. */
@@ -134,10 +143,22 @@ static void test_another_name_with_the_uid(void **state) {
     resource_set(&add(RES_INSTANCE, "i-copy", OURS_NOT, NOW - 9)->stack, "other");
     resource_set(&all.list.items[0].stack, "other");
     add(RES_INSTANCE, "i-0", OURS_LAUNCHED, NOW + 9);
-    shared = true;
-    assert_string_equal(fate(-1), "i-copy");
+    assert_string_equal(fate(-1), "whole"); /* that is, what has both */
     assert_string_equal(fate(0), "i-copy");
-    shared = false;
+}
+
+/* The proven deadline counts for proven machines, and each other one has its own. */
+static void test_adopted(void **state) {
+    (void)state;
+    add(RES_GROUP, "sg", OURS_NOT, NOW - 9);
+    add(RES_INSTANCE, "i-0", OURS_PROVEN, NOW - 9); /* somebody put a former deadline back */
+    add(RES_INSTANCE, "i-1", OURS_PROVEN, NOW + 9);
+    add(RES_INSTANCE, "i-foreign", OURS_NOT, NOW - 9);
+    assert_string_equal(fate_of(false, true, NOW + 9), "i-foreign");
+    assert_string_equal(fate_of(false, true, 0), "i-foreign");
+    assert_string_equal(fate_of(false, true, NOW), "whole");
+    all.list.items[0].expires_s = NOW + 9;
+    assert_string_equal(fate_of(false, true, NOW), "i-0 i-1 i-foreign");
 }
 
 int main(void) {
@@ -147,6 +168,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_all_of_it_is_over, clear),
         cmocka_unit_test_teardown(test_without_machines, clear),
         cmocka_unit_test_teardown(test_what_a_tombstone_names, clear),
+        cmocka_unit_test_teardown(test_adopted, clear),
         cmocka_unit_test_teardown(test_other_names_and_uids, clear),
         cmocka_unit_test_teardown(test_another_name_with_the_uid, clear),
     };
