@@ -191,15 +191,22 @@ static size_t shows(const struct hidden *h, const char *at, char before) {
     return h->shown == NULL || len > LOG_WORD_MAX || word ? len : 0;
 }
 
-/* Bytes of the password in a URL whose user begins at p, behind "://"; 0: it has none. *ret_at: where, from p. */
+/* Bytes of the word at p, which blanks end, and the quote that ends a string of JSON. No other character does: people
+ * paste passwords that they should have encoded. */
+static size_t word_len(const char *p) {
+    for (size_t n = 0;; n++) {
+        n += strcspn(p + n, " \t\r\n\"");
+        bool escaped = n > 0 && p[n - 1] == '\\';
+        if (p[n] != '"' || (!escaped && strchr(",:]}", p[n + 1]) != NULL)) return n;
+    }
+}
+
+/* Bytes of the password in a URL whose user begins at p, behind "://"; 0: it has none. *ret_at: where, from p. What
+ * looks like a port is part of one if an '@' follows: hiding too much of a word is better than showing a secret. */
 static size_t url_password(const char *text, const char *p, size_t *ret_at) {
     if (p - text < 3 || memcmp(p - 3, "://", 3) != 0) return 0;
-    size_t end = strcspn(p, "/?# \t\r\n'\"<>");
-    const char *colon = memchr(p, ':', end), *at = memrchr(p, '@', end);
-    if (colon != NULL && at == NULL && strspn(colon + 1, "0123456789") < (size_t)(p + end - colon - 1)) {
-        end = strcspn(p, " \t\r\n'\"<>"); /* no port: a password with a slash that should be encoded */
-        at = memrchr(p, '@', end);
-    }
+    size_t end = word_len(p);
+    const char *colon = memchr(p, ':', GP_MIN(end, strcspn(p, "/?#"))), *at = memrchr(p, '@', end);
     if (colon == NULL || at == NULL || at <= colon + 1) return 0;
     *ret_at = (size_t)(colon + 1 - p);
     return (size_t)(at - colon - 1);
@@ -223,11 +230,11 @@ char *log_redacted(const char *text) {
             if (n > longest || (n > 0 && n == longest && n == h->value.len)) best = h; /* whole before cut */
             longest = GP_MAX(n, longest);
         }
-        bool hides = best == NULL && p == password;
-        if (best != NULL) str_add(&out, best->shown != NULL ? best->shown : "***");
-        else if (hides) str_add(&out, "***");
+        bool hides = p == password && longest < password_len;
+        if (hides) str_add(&out, "***");
+        else if (best != NULL) str_add(&out, best->shown != NULL ? best->shown : "***");
         else str_addc(&out, *p);
-        p += best != NULL ? longest : hides ? password_len : 1;
+        p += hides ? password_len : best != NULL ? longest : 1;
     }
     return out.s != NULL ? str_steal(&out) : xstrdup("");
 }

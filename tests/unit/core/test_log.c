@@ -133,6 +133,7 @@ static void errors(void **state) {
     assert_string_equal(err.msg, "hunter2-secret");
 }
 
+/* The password ends at the last '@' of the word, whatever it has before: it may be cut nowhere else. */
 static void urls(void **state) {
     (void)state;
     static const char *const of[][2] = {
@@ -140,11 +141,24 @@ static void urls(void **state) {
         {"s3://u:a:b@c@bucket", "s3://u:***@bucket"},
         {"http://u:p@h and http://v:q@i", "http://u:***@h and http://v:***@i"},
         {"http://:p@h", "http://:***@h"},
-        {"https://h:8080/a@b", "https://h:8080/a@b"},
+        {"https://u:pa'ssw0rd@h", "https://u:***@h"},
+        {"'https://u:pa'ssw0rd@h' is no folder", "'https://u:***@h' is no folder"},
+        {"'https://u:pa',ss@h', 'next:x@y'", "'https://u:***@h', 'next:x@y'"},
+        {"\"https://u:pa\"ssw0rd@h\"", "\"https://u:***@h\""},
+        {"<https://u:pa<s>s@h>", "<https://u:***@h>"},
+        {"https://u:12/34ssw0rd@h", "https://u:***@h"},
+        {"https://u:12?34#ssw0rd@h/x", "https://u:***@h/x"},
+        {"https://u:12@34/ssw0rd@h/x", "https://u:***@h/x"},
         {"https://u:pa/s?s@h/x", "https://u:***@h/x"},
+        {"https://h:8080/a@b", "https://h:***@b"}, /* or a password that begins with digits */
         {"https://u:pa/s nobody@h", "https://u:pa/s nobody@h"},
+        {"https://h:80/x for me@example.com", "https://h:80/x for me@example.com"},
+        {"'https://h:80/x' for 'me@example.com'", "'https://h:80/x' for 'me@example.com'"},
+        {"{\"a\":\"https://h:80/x\",\"b\":\"me@h\"}", "{\"a\":\"https://h:80/x\",\"b\":\"me@h\"}"},
+        {"{\"a\":\"https://u:p\\\",q@h\"}", "{\"a\":\"https://u:***@h\"}"},
+        {"[\"https://u:p@h\"]", "[\"https://u:***@h\"]"},
         {"https://h/x:y@z", "https://h/x:y@z"},
-        {"https://h:/x@z", "https://h:/x@z"},
+        {"https://h:/x@z", "https://h:***@z"},
         {"https://user@h, https://u:@h, a:b@c", "https://user@h, https://u:@h, a:b@c"},
         {"https://h:1 next:x@y", "https://h:1 next:x@y"},
         {"://", "://"},
@@ -154,8 +168,8 @@ static void urls(void **state) {
         assert_string_equal(got, of[i][1]);
     }
     log_redact_as("pa55word", "${env:PW}");
-    GP_AUTO_FREE char *got = log_redacted("https://u:pa55word@h");
-    assert_string_equal(got, "https://u:${env:PW}@h");
+    GP_AUTO_FREE char *got = log_redacted("https://u:pa55word@h, https://u:pa55word-2@h");
+    assert_string_equal(got, "https://u:${env:PW}@h, https://u:***@h");
     log_close();
 }
 
