@@ -126,7 +126,10 @@ int plan_file_write(const char *path, const char *spec_path, const char *unit, c
     char hash[65];
     struct stat st;
     if (str_eq(path, "-")) return gp_fail(err, GP_EUSAGE, "the plan file cannot be '-': give the path of a file");
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && !plan_file_is(path))
+    bool exists = stat(path, &st) == 0;
+    if (!exists && errno != ENOENT)
+        return gp_fail_errno(err, GP_EIO, errno, "could not write the plan file '%s'", path);
+    if (exists && S_ISREG(st.st_mode) && st.st_size > 0 && !plan_file_is(path))
         return gp_fail(err, GP_EUSAGE, "'%s' is not a plan file, and is not overwritten: give another path", path);
     int r = plan_json(spec_path, unit, spec, plan, &j, err);
     if (r != 0) return r;

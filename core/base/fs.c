@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -15,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { PIPE_WAIT_MS = 30000 };
+enum { PIPE_WAIT_MS = 30000, LINKS_MAX = 40 };
 
 /* With the next step, because most callers have none of their own. */
 static int read_failed(const char *path, int errnum, struct gp_error *err) {
@@ -121,16 +122,64 @@ int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
     return 0;
 }
 
+static bool is_own(const struct stat *link) { return link->st_uid == geteuid(); }
+
+/* Another user made the link where everybody can make one, such as /tmp. The kernel refuses those, too, but only with
+ * fs.protected_symlinks, and only in sticky folders. */
+static bool is_planted(const char *folder, const struct stat *link) {
+    struct stat st;
+    if (is_own(link) || link->st_uid == 0) return false;
+    return stat(folder, &st) != 0 || (st.st_mode & S_IWOTH) != 0;
+}
+
+/* What the link at `path` names, from the same place as the path. NULL with errno. Caller frees. */
+static char *link_target(const char *folder, const char *path) {
+    GP_AUTO_FREE char *named = xcalloc(1, PATH_MAX);
+    ssize_t n = readlink(path, named, PATH_MAX - 1);
+    return n >= 0 ? fs_join(folder, named) : NULL;
+}
+
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
+}
+
+static int not_followed(const char *path, const char *link, struct gp_error *err) {
+    return gp_fail(err, GP_EIO, "could not write '%s': '%s' is a link of another user: give another path", path, link);
+}
+
+/* Follows the links at path by hand, so that nobody can put another one there between the look and the writing.
+ * exists: stat found something behind them. Caller frees *ret. */
+static int follow_links(const char *path, bool exists, char **ret, struct gp_error *err) {
+    GP_AUTO_FREE char *at = xstrdup(path);
+    GP_AUTO_FREE char *others = NULL;
+    struct stat st;
+    for (int links = 0; lstat(at, &st) == 0 && S_ISLNK(st.st_mode); links++) {
+        GP_AUTO_FREE char *folder = folder_of(at), *next = link_target(folder, at);
+        if (links == LINKS_MAX) errno = ELOOP;
+        if (links == LINKS_MAX || next == NULL) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+        if (is_planted(folder, &st)) return not_followed(path, at, err);
+        if (!is_own(&st) && others == NULL) others = xstrdup(at);
+        free(at);
+        at = GP_STEAL(next);
+    }
+    if (!exists && others != NULL) return not_followed(path, others, err);
+    *ret = GP_STEAL(at);
+    return 0;
+}
+
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
     struct stat st;
     GP_AUTO_FREE char *target = NULL;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        GP_AUTO_FD int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
-        int r = fd < 0 ? -errno : fs_write_all(fd, data, n);
-        return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
-    }
-    target = realpath(path, NULL); /* a link stays one */
-    return fs_write_atomic(target != NULL ? target : path, data, n, mode, err);
+    bool exists = stat(path, &st) == 0;
+    if (!exists && errno != ENOENT) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    int r = follow_links(path, exists, &target, err);
+    if (r != 0) return r;
+    /* a link in /proc/self/fd may name no path: it is opened itself, as a device is */
+    if (!exists || (S_ISREG(st.st_mode) && fs_exists(target))) return fs_write_atomic(target, data, n, mode, err);
+    GP_AUTO_FD int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | (str_eq(path, target) ? O_NOFOLLOW : 0));
+    r = fd < 0 ? -errno : fs_write_all(fd, data, n);
+    return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
 }
 
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {

@@ -17,8 +17,9 @@ int fs_read_text(const char *path, size_t max, struct str *ret, struct gp_error 
 int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err);
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
-/* For a path that the user names. Devices and pipes are written to (a pipe: blocks until somebody reads), links are
- * followed, everything else is as fs_write_atomic. */
+/* For a path that the user names. Devices and pipes are written to (a pipe: blocks until somebody reads), everything
+ * else is as fs_write_atomic. Links are followed and stay. Those of other users than root are refused in folders that
+ * everybody can write, and all links of others that lead nowhere. */
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 /* The same, but a file with that content and mode stays as it is: a full disk does not matter then. */
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);

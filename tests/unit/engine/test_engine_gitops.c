@@ -7,6 +7,7 @@
 #include "engine_cloud.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define SPEC "name: t\nnodes: 2\noffers: [{provider: aws}]\n"
 
@@ -195,6 +196,21 @@ static void test_a_plan_file_read_back(void **state) {
     assert_int_equal(moves.list.len, 0);
     for (size_t i = 0; i < now.offers.list.len; i++) assert_true(plan_file_may_use(&file, &now.offers.list.items[i]));
     plan_clear(&now);
+}
+
+/* A path that cannot be looked at is not one where nothing is. */
+static void test_a_plan_file_at_a_bad_path(void **state) {
+    struct fixture *f = *state;
+    GP_AUTO_FREE char *path = file_of(f);
+    struct gp_error err = {0};
+    struct stat st;
+    struct plan plan = plan_of(f);
+    assert_int_equal(symlink("t.plan", path), 0);
+    assert_int_equal(plan_file_write(path, NULL, "prod", f->spec, &plan, &err), -GP_EIO);
+    assert_non_null(strstr(err.msg, "could not write the plan file"));
+    assert_non_null(strstr(err.msg, "t.plan': Too many levels of symbolic links"));
+    assert_true(lstat(path, &st) == 0 && S_ISLNK(st.st_mode));
+    plan_clear(&plan);
 }
 
 /* Replaces text in the file; fix_hash: as somebody does who knows the format. */
@@ -445,6 +461,7 @@ int main(void) {
         T(test_drift_of_rules),
         T(test_no_drift_while_the_spec_changes),
         T(test_a_plan_file_read_back),
+        T(test_a_plan_file_at_a_bad_path),
         T(test_plan_files_that_are_refused),
         T(test_a_cut_plan_file),
         T(test_what_moves),

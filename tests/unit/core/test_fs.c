@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a file goes that the user names: fs_write_output and links. */
+#include "base/gp_base.h"
+
+#include "base/fs.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "folder.h"
+
+#define OTHER_USER 65534
+
+static char dir[256];
+
+static int setup(void **state) {
+    (void)state;
+    return make_folder(dir, sizeof dir, "fs") != NULL ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    return fs_remove_tree(dir, NULL);
+}
+
+/* A file of the test's folder. Caller frees. */
+static char *at(const char *name) { return fs_join(dir, name); }
+
+static void put(const char *name, const char *text) {
+    GP_AUTO_FREE char *path = at(name);
+    assert_int_equal(fs_write_atomic(path, text, strlen(text), 0600, NULL), 0);
+}
+
+static void link_to(const char *target, const char *name) {
+    GP_AUTO_FREE char *path = at(name);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+static void has(const char *name, const char *text) {
+    GP_AUTO_FREE char *path = at(name);
+    GP_AUTO_STR struct str got = {0};
+    assert_int_equal(fs_read(path, 1000, &got, NULL), 0);
+    assert_string_equal(got.s, text);
+}
+
+static bool is_link(const char *name) {
+    GP_AUTO_FREE char *path = at(name);
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+static void written(const char *name) {
+    GP_AUTO_FREE char *path = at(name);
+    struct gp_error err = {0};
+    if (fs_write_output(path, "new", 3, 0600, &err) != 0) fail_msg("%s: %s", name, err.msg);
+    has(name, "new");
+}
+
+/* It fails, and the error names the path as it was given and has `why`. */
+static void refused(const char *name, const char *why) {
+    GP_AUTO_FREE char *path = at(name);
+    struct gp_error err = {0};
+    assert_int_equal(fs_write_output(path, "new", 3, 0600, &err), -GP_EIO);
+    if (strstr(err.msg, path) == NULL || strstr(err.msg, why) == NULL) fail_msg("%s: %s", name, err.msg);
+}
+
+static void files_and_own_links(void **state) {
+    (void)state;
+    put("old", "old");
+    put("target", "old");
+    link_to("target", "near");
+    link_to("near", "chain");
+    GP_AUTO_FREE char *far = at("target");
+    link_to(far, "absolute");
+    link_to("not-yet", "dangling");
+    static const char *const names[] = {"fresh", "old", "near", "chain", "absolute", "dangling"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
+        put("target", "old");
+        written(names[i]);
+    }
+    has("target", "old"); /* the last one led to another file */
+    has("not-yet", "new");
+    assert_true(is_link("near") && is_link("chain") && is_link("absolute") && is_link("dangling"));
+}
+
+static void pipes(void **state) {
+    (void)state;
+    char got[8] = "";
+    GP_AUTO_FREE char *path = at("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    link_to("pipe", "to-pipe");
+    GP_AUTO_FD int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(fs_write_output(path, "one", 3, 0600, NULL), 0);
+    GP_AUTO_FREE char *linked = at("to-pipe");
+    assert_int_equal(fs_write_output(linked, "two", 3, 0600, NULL), 0);
+    assert_int_equal(read(fd, got, 6), 6);
+    assert_string_equal(got, "onetwo");
+    GP_AUTO_FREE char *by_number = xasprintf("/proc/self/fd/%d", fd); /* as /dev/stdout is one */
+    assert_int_equal(fs_write_output(by_number, "six", 3, 0600, NULL), 0);
+    assert_int_equal(read(fd, got, 3), 3);
+}
+
+/* Standard output may be a file that has no name any more: its link names another one. */
+static void file_without_a_name(void **state) {
+    (void)state;
+    char got[8] = "";
+    put("gone", "");
+    GP_AUTO_FREE char *path = at("gone"), *other = at("gone (deleted)");
+    GP_AUTO_FD int fd = open(path, O_RDWR | O_CLOEXEC);
+    GP_AUTO_FREE char *by_number = xasprintf("/proc/self/fd/%d", fd);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(fs_write_output(by_number, "new", 3, 0600, NULL), 0);
+    assert_int_equal(pread(fd, got, 3, 0), 3);
+    assert_string_equal(got, "new");
+    assert_false(fs_exists(other));
+}
+
+static void what_cannot_be_looked_at(void **state) {
+    (void)state;
+    put("file", "old");
+    link_to("loop-b", "loop-a");
+    link_to("loop-a", "loop-b");
+    refused("loop-a", "Too many levels of symbolic links");
+    refused("file/x", "Not a directory");
+    refused("no-folder/x", "No such file");
+    assert_true(is_link("loop-a") && is_link("loop-b"));
+    has("file", "old");
+}
+
+/* In a folder that every user can write, as /tmp, a link of another user is not followed, whatever the kernel's
+ * fs.protected_symlinks is. */
+static void links_of_others(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip(); /* only root can make one */
+    GP_AUTO_FREE char *shared = at("shared");
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 01777), 0);
+    put("target", "old");
+    static const char *const names[] = {"shared/theirs", "shared/nowhere", "shared/roots"};
+    link_to("../target", names[0]);
+    link_to("../not-there", names[1]);
+    link_to("../target", names[2]);
+    link_to("shared/theirs", "mine");
+    for (size_t i = 0; i < 2; i++) {
+        GP_AUTO_FREE char *path = at(names[i]);
+        assert_int_equal(lchown(path, OTHER_USER, OTHER_USER), 0);
+        refused(names[i], "is a link of another user");
+    }
+    GP_AUTO_FREE char *mine = at("mine"), *none = at("not-there");
+    struct gp_error err = {0};
+    assert_int_equal(fs_write_output(mine, "new", 3, 0600, &err), -GP_EIO);
+    assert_non_null(strstr(err.msg, "shared/theirs' is a link of another user"));
+    has("target", "old");
+    assert_false(fs_exists(none));
+    written(names[2]);
+    has("target", "new");
+}
+
+/* Elsewhere only one that leads nowhere is refused: what it would make was nobody's wish. */
+static void links_of_others_elsewhere(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    put("target", "old");
+    link_to("target", "theirs");
+    link_to("not-there", "nowhere");
+    GP_AUTO_FREE char *theirs = at("theirs"), *nowhere = at("nowhere");
+    assert_int_equal(lchown(theirs, OTHER_USER, OTHER_USER) | lchown(nowhere, OTHER_USER, OTHER_USER), 0);
+    written("theirs");
+    has("target", "new");
+    refused("nowhere", "is a link of another user");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files_and_own_links, setup, teardown),
+        cmocka_unit_test_setup_teardown(pipes, setup, teardown),
+        cmocka_unit_test_setup_teardown(file_without_a_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_looked_at, setup, teardown),
+        cmocka_unit_test_setup_teardown(links_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(links_of_others_elsewhere, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
