@@ -202,7 +202,8 @@ static int overrun(struct run *r, struct gp_error *err) {
     const char *fate = run_kill(r) ? "was killed" : "could not be killed: it may go on";
     char limit[32] = "in time";
     if (clock_left_ms(r->b->req->deadline_ms) > 0) snprintf(limit, sizeof limit, "within its %d s", r->it->seconds);
-    const char *last = r->progress ? r->progress : r->last;
+    const char *said = r->progress ? r->progress : r->last;
+    GP_AUTO_FREE char *last = said ? log_redacted(said) : NULL; /* by itself, as the beginning of a line */
     GP_AUTO_FREE char *text = xasprintf("did not finish %s and %s%s%s", limit, fate,
                                         !last         ? ""
                                         : r->progress ? "; its last progress: "
@@ -261,7 +262,8 @@ static bool is_question(const char *line) {
 static void run_said(const struct run *r, struct str *text) {
     if (r->error) str_add(text, r->error);
     else str_addf(text, "ended with status %d", r->status);
-    if (r->it->user && r->last) str_addf(text, "; its last output: %s", r->last);
+    GP_AUTO_FREE char *last = r->last ? log_redacted(r->last) : NULL; /* by itself, as the beginning of a line */
+    if (r->it->user && last) str_addf(text, "; its last output: %s", last);
     if (r->it->user && r->last && is_question(r->last)) str_add(text, " (steps have no terminal and get no answers)");
     if (r->full && !(r->error && strstr(r->error, "full"))) str_addf(text, "; the disk is full (%s)", r->full);
 }

@@ -20,6 +20,7 @@
 #define LOG_SECRET_MIN 6
 #define LOG_WORD_MAX 11   /* up to here, a value with a text of its own is replaced as a whole word only */
 #define LOG_PREFIX_MIN 16 /* bytes of a value that was cut: "%.60s" */
+#define LOG_LONG 1024     /* from here, a value on a line is often cut at its beginning, too */
 
 static const char *const part_names[] = {"http", "ssh", "state", "node", NULL};
 static atomic_uint parts_on;
@@ -191,6 +192,21 @@ static size_t shows(const struct hidden *h, const char *at, char before) {
     return h->shown == NULL || len > LOG_WORD_MAX || word ? len : 0;
 }
 
+/* The bytes at the beginning of a line that are a part of h, up to its end or that of the line: a buffer or `tail -c`
+ * has cut what was in front. */
+static size_t shows_rest(const struct hidden *h, const char *at) {
+    size_t len = h->value.len;
+    if (len < LOG_LONG || atomic_load(&h->revealed) || strnlen(at, LOG_PREFIX_MIN) < LOG_PREFIX_MIN) return 0;
+    const char *value = secret_reveal(&h->value), *end = value + len, *p = value + 1;
+    while ((p = memmem(p, (size_t)(end - p), at, LOG_PREFIX_MIN)) != NULL) {
+        size_t n = LOG_PREFIX_MIN;
+        while (p + n < end && at[n] == p[n]) n++;
+        if (p + n == end || at[n] == '\n' || at[n] == '\0') return n;
+        p++;
+    }
+    return 0;
+}
+
 /* Bytes of the word at p, which blanks end, and the quote that ends a string of JSON. No other character does: people
  * paste passwords that they should have encoded. */
 static size_t word_len(const char *p) {
@@ -227,6 +243,7 @@ char *log_redacted(const char *text) {
         size_t longest = 0;
         for (const struct hidden *h = first; h != NULL; h = h->next) {
             size_t n = shows(h, p, p > text ? p[-1] : '\0');
+            if (n == 0 && (p == text || p[-1] == '\n')) n = shows_rest(h, p);
             if (n > longest || (n > 0 && n == longest && n == h->value.len)) best = h; /* whole before cut */
             longest = GP_MAX(n, longest);
         }

@@ -88,8 +88,8 @@ static int by_place(const void *pa, const void *pb) {
 static void decode_all(struct spec_ctx *c, const char *text, size_t n) {
     struct yaml_node *root = NULL;
     struct gp_error err = {0};
-    if (n > SPEC_TEXT_MAX) {
-        spec_complain_at(c, 1, 1, "the spec is larger than %zu bytes", SPEC_TEXT_MAX);
+    if (n > SPEC_FORM_MAX) {
+        spec_complain_at(c, 1, 1, "the spec is larger than %zu bytes", SPEC_FORM_MAX);
     } else if (memchr(text, '\0', n) != NULL) {
         spec_complain_at(c, 1, 1, "the spec has a NUL byte: it is not text");
     } else if (yaml_parse(c->path, text, n, &root, &err) != 0) {

@@ -42,7 +42,7 @@ const char spec_rules_text[] =
     "  accepted for a text key. A number in quotes is refused for a number key.\n"
     "* Anchors, aliases, tags and several documents in one file are refused, because people\n"
     "  read specs.\n"
-    "* A spec is at most 1 MiB, a value 64 KiB, a list 1000 entries.\n";
+    "* A spec is at most 1 MiB, a value 64 KiB, all values with a replacement 1 MiB, a list 1000 entries.\n";
 
 /* What another value does to a stack that has nodes: a table. */
 const char spec_changes_text[] =

@@ -10,7 +10,9 @@
 #include "spec/spec.h"
 #include "spec/spec_provider.h"
 
-#define SPEC_VALUE_MAX ((size_t)64 << 10) /* bytes of one value, and of a substituted file */
+#define SPEC_VALUE_MAX ((size_t)64 << 10)   /* bytes of one value, and of a substituted file */
+#define SPEC_REPLACED_MAX ((size_t)1 << 20) /* bytes of all values with a replacement */
+#define SPEC_FORM_MAX ((size_t)8 << 20) /* bytes of a canonical form: both, the table of replacements, and escapes */
 #define SPEC_PROBLEMS_MAX 100
 #define SPEC_ITEMS_MAX 1000 /* entries of one list */
 #define SPEC_API_VERSION "gpuprov/v1"
@@ -22,6 +24,7 @@ struct spec_ctx {
     struct spec *spec;
     struct spec_problems *problems;
     size_t dropped;                       /* problems beyond the maximum */
+    size_t replaced;                      /* bytes of values with a replacement */
     VEC_OF(const struct yaml_node *) bad; /* values with an error */
 };
 

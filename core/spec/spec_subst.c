@@ -13,8 +13,7 @@
 
 #include <ctype.h>
 
-#define KEPT_MAX ((size_t)8 << 10) /* bytes of a value that the canonical form has again; no secret is longer */
-#define SHOWN_MAX ((size_t)120)    /* bytes of the text of a value that is shown for it */
+#define SHOWN_MAX ((size_t)120) /* bytes of the text of a value that is shown for it; libyaml reads keys up to 1024 */
 
 /* --- what values were replaced by, and how it is shown --- */
 
@@ -44,13 +43,43 @@ static void register_value(const char *value, const char *shown) {
     if (value[n] != '\0') log_redact_as(folder, shown);
 }
 
+/* The first bytes of a text, n at most, without a part of a character. Caller frees. */
+static char *cut(const char *text, size_t n) {
+    n = strnlen(text, n);
+    while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    return xstrndup(text, n);
+}
+
+static const char *value_of(const struct spec *s, const char *label) {
+    for (size_t i = 0; i < s->replaced.len; i++)
+        if (str_eq(s->replaced.items[i].shown, label)) return s->replaced.items[i].value;
+    return NULL;
+}
+
+/* A key of the table: it has a replacement in it, by which the table is known, and no other value has it. Caller
+ * frees. */
+static char *label_of(const struct spec *s, const char *shown, const char *value) {
+    GP_AUTO_FREE char *text = cut(shown, SHOWN_MAX);
+    const char *first = strstr(shown, "${");
+    if (strstr(text, "${") == NULL && first != NULL) {
+        GP_AUTO_FREE char *from = cut(first, SHOWN_MAX - 3);
+        free(text);
+        text = xasprintf("...%s", from);
+    }
+    str_one_line(text);
+    GP_AUTO_FREE char *label = xstrdup(text);
+    for (int n = 2; value_of(s, label) != NULL && !str_eq(value_of(s, label), value); n++) {
+        free(label);
+        label = xasprintf("%s (%d)", text, n);
+    }
+    return GP_STEAL(label);
+}
+
 void spec_replaced_add(struct spec *s, const char *shown, const char *value) {
     if (value[0] == '\0') return;
-    GP_AUTO_FREE char *label = xstrndup(shown, SHOWN_MAX);
-    str_one_line(label);
+    GP_AUTO_FREE char *label = label_of(s, shown, value);
     register_value(value, label);
-    for (size_t i = 0; i < s->replaced.len; i++)
-        if (str_eq(s->replaced.items[i].shown, label)) return;
+    if (value_of(s, label) != NULL) return;
     struct spec_replaced r = {.shown = GP_STEAL(label), .value = xstrdup(value)};
     vec_push(&s->replaced, r);
 }
@@ -75,8 +104,7 @@ void spec_replaced_reveal(struct spec_ctx *c, const struct yaml_node *at) {
 json_t *spec_replaced_json(const struct spec *s) {
     json_t *map = json_object();
     for (size_t i = 0; i < s->replaced.len; i++)
-        if (strlen(s->replaced.items[i].value) <= KEPT_MAX)
-            json_object_set_new(map, s->replaced.items[i].shown, json_string(s->replaced.items[i].value));
+        json_object_set_new(map, s->replaced.items[i].shown, json_string(s->replaced.items[i].value));
     if (json_object_size(map) > 0) return map;
     json_decref(map);
     return NULL;
@@ -245,11 +273,22 @@ static bool replace(struct spec_ctx *c, const struct yaml_node *node, bool shell
     return ok;
 }
 
+/* False: too much, which was reported once. The journal and plan files have each replacement, twice, and give back
+ * SPEC_FORM_MAX. */
+static bool fits(struct spec_ctx *c, const struct yaml_node *node, size_t n) {
+    bool before = c->replaced <= SPEC_REPLACED_MAX;
+    c->replaced += n;
+    if (before && c->replaced > SPEC_REPLACED_MAX)
+        spec_complain(c, node, "the values with ${...} are more than 1 MiB: send large files with bootstrap.files");
+    return c->replaced <= SPEC_REPLACED_MAX;
+}
+
 static void substitute_value(struct spec_ctx *c, struct yaml_node *node, bool shell) {
     GP_AUTO_STR struct str out = {.max = SPEC_VALUE_MAX};
     struct parts parts = {0};
     if (strchr(node->value, '$') != NULL) {
-        if (!replace(c, node, shell, &out, &parts)) {
+        bool ok = replace(c, node, shell, &out, &parts);
+        if (!ok || (parts.replaced && !fits(c, node, out.len))) {
             vec_push(&c->bad, (const struct yaml_node *)node);
             return;
         }

@@ -141,11 +141,12 @@ limits: {ttl: 30m}
 validate: {time: 1m}
 bootstrap:
   steps:
-    - {name: "s-${env:LOW}", run: "echo ${env:SECRET} ${file:two.secret}; test -e /data/${env:SECRET} && exit CODE"}
+    - name: s-${env:LOW}
+      run: "echo ${env:SECRET} ${file:two.secret}; echo ${file:long.secret}; test -e /data/${env:SECRET} && exit CODE"
   files: [{from: "${env:SECRET}.txt", to: "/data/${env:SECRET}"}]
 job:
   workdir: "d-${env:SECRET}"
-  env: {TOKEN: "${env:SECRET}", OTHER: "x${file:two.secret}"}
+  env: {TOKEN: "${env:SECRET}", OTHER: "x${file:two.secret}", LONG: "${file:long.secret}"}
   run: "echo ${env:SECRET} >results; test $TOKEN = ${env:SECRET}"
   outputs: [{path: results, to: "./out-${env:SECRET}"}]
 secrets: [{env: "V_${env:SECRET}", from: "env:${env:SECRET}"}]
@@ -157,6 +158,7 @@ notify: [{command: "cat >>'FOLDER/notified'; : ${env:SECRET}"}]
 def accepted(gpuprov, spec, tmp_path):
     (tmp_path / f"{MARK}.txt").write_text("x\n")
     (tmp_path / "two.secret").write_text(MARK[::-1] + "\n")
+    (tmp_path / "long.secret").write_text(MARK * 550)  # longer than what is kept of a last line
     (tmp_path / f"d-{MARK}").mkdir()
     gpuprov.env.update(SECRET=MARK, LOW=MARK.lower())
     gpuprov.env[MARK] = "value of the secret"
@@ -191,3 +193,16 @@ def test_nothing_shown_of_an_accepted_value(gpuprov, accepted, tmp_path):
     files = [tmp_path / "log", tmp_path / "r.json", tmp_path / "r.html", tmp_path / "notified",
              *(f for f in gpuprov.state.rglob("*") if f.is_file() and not f.name.startswith("journal"))]
     assert len(files) > 5 and not [f for f in files if pieces(f.read_text(errors="replace"))]
+
+
+@pytest.mark.parametrize("size", [8800, 65536])
+def test_a_long_value_in_a_plan_file(gpuprov, spec, tmp_path, size):
+    """After the secret was replaced by another one: only the plan file has the value that is shown as moved."""
+    secret, plan = tmp_path / "token", tmp_path / "repl.plan"
+    path = spec("name: repl\noffers: [{provider: local}]\njob: {run: 'true', env: {TOKEN: '${file:%s}'}}\n" % secret)
+    secret.write_text((MARK * (size // len(MARK) + 1))[:size])
+    gpuprov("plan", "-o", plan, path, code=2)
+    secret.write_text("rotated-" + MARK[::-1])
+    for form in ([], ["--json"]):
+        r = gpuprov("up", *form, plan, code=1)
+        assert "${file:%s}" % secret in r.out + r.err and not pieces(r.out + r.err), repr(r)

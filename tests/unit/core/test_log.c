@@ -86,6 +86,29 @@ static void as_text(void **state) {
     log_close();
 }
 
+/* A long value on one line: buffers and `tail -c` cut it, at its beginning, too. */
+static void pieces(void **state) {
+    (void)state;
+    static const size_t sizes[] = {8800, 65536};
+    for (size_t k = 0; k < GP_ARRAY_LEN(sizes); k++) {
+        size_t n = sizes[k];
+        GP_AUTO_STR struct str value = {0}, text = {0};
+        for (size_t i = 0; value.len < n; i++) str_addf(&value, "%05zx.", i);
+        value.s[n] = '\0';
+        const char *v = value.s;
+        log_redact_as(v, "${env:T}");
+        str_addf(&text, "whole %s\n%s\n", v, v + 1);           /* nearly whole */
+        str_addf(&text, "%s, next\n", v + n - 8192 % (n - 1)); /* its end, and what follows */
+        str_addf(&text, "%.4096s\n%s\n", v + 601, v + n - 16); /* its middle, its last bytes */
+        str_addf(&text, "x%s\n%s", v + n - 100, v + n - 15);   /* other text; too little to know */
+        GP_AUTO_FREE char *out = log_redacted(text.s);
+        GP_AUTO_FREE char *want =
+            xasprintf("whole ${env:T}\n${env:T}\n${env:T}, next\n${env:T}\n${env:T}\nx%s\n%s", v + n - 100, v + n - 15);
+        assert_string_equal(out, want);
+        log_close();
+    }
+}
+
 /* A service repeats a key in the form in which it got it, or in another one. */
 static void forms(void **state) {
     (void)state;
@@ -236,9 +259,9 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),           cmocka_unit_test(redacts), cmocka_unit_test(as_text),
-        cmocka_unit_test(forms),           cmocka_unit_test(errors),  cmocka_unit_test(urls),
-        cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
+        cmocka_unit_test(parts),  cmocka_unit_test(redacts),         cmocka_unit_test(as_text),
+        cmocka_unit_test(pieces), cmocka_unit_test(forms),           cmocka_unit_test(errors),
+        cmocka_unit_test(urls),   cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,6 +181,83 @@ static void replacements_stay(void **state) {
     log_close();
 }
 
+/* n bytes that begin like nothing else. Caller frees. */
+static char *secret_of(size_t n) {
+    struct str s = {.max = n + 8};
+    for (size_t i = 0; s.len < n; i++) str_addf(&s, "%05zx.", i);
+    s.s[n] = '\0';
+    return str_steal(&s);
+}
+
+/* What a spec with $GP_TEST_SECRET and $GP_TEST_OTHER becomes in the journal, after the redactor forgot both. */
+static char *canonical_of(const char *text, const char *secret, const char *other) {
+    GP_AUTO_LOADED struct loaded l = {0};
+    setenv("GP_TEST_SECRET", secret, 1);
+    setenv("GP_TEST_OTHER", other, 1);
+    l.r = spec_load_text("/x/s.yaml", text, strlen(text), NULL, &l.spec, &l.problems, &l.err);
+    if (l.r != 0) fail_msg("%s", l.problems.list.items[0].message);
+    GP_AUTO_FREE char *form = spec_canonical(l.spec);
+    same_again(form, l.spec->hash);
+    log_close();
+    return GP_STEAL(form);
+}
+
+#define LETTERS \
+    "abcdefghijklmnopqrstuvwxyz-abcdefghijklmnopqrstuvwxyz-abcdefghijklmnopqrstuvwxyz-abcdefghijklmnopqrstuvwxyz-"
+
+/* Whoever reads a spec back knows each replacement, however long it is and whatever its text begins with. */
+static void each_replacement_stays(void **state) {
+    (void)state;
+    static const char *const values[] = {
+        "A: '${env:GP_TEST_SECRET}'",
+        "A: '" LETTERS LETTERS "${env:GP_TEST_SECRET}'",
+        "A: '${env:GP_TEST_SECRET}" LETTERS LETTERS "', B: '${env:GP_TEST_OTHER}" LETTERS LETTERS "'",
+        "A: '" LETTERS "-${env:GP_TEST_SECRET}', B: '" LETTERS "-${env:GP_TEST_OTHER}'",
+        "A: '" LETTERS "${env:GP_TEST_SECRET}\u00e9\u00e9\u00e9'", /* a character where its text is cut */
+        "A: '" LETTERS "-${env:GP_TEST_SECRET}\u00e9\u00e9\u00e9'",
+    };
+    static const size_t sizes[] = {40, 8800, 65000, 65536};
+    static const char spec[] = "name: x\noffers: [{provider: local}]\njob: {run: 'true', env: {%s}}\n";
+    for (size_t i = 0; i < GP_ARRAY_LEN(values); i++) {
+        for (size_t k = 0; k < GP_ARRAY_LEN(sizes); k++) {
+            if (sizes[k] == 65536 && i > 0) continue; /* a value has at most 64 KiB */
+            GP_AUTO_FREE char *text = xasprintf(spec, values[i]), *secret = secret_of(sizes[k]);
+            GP_AUTO_FREE char *form = canonical_of(text, secret, "an0ther-v4lue-of-thirty-letters");
+            GP_AUTO_LOADED struct loaded l = {0};
+            l.r = spec_load_text("(journal)", form, strlen(form), NULL, &l.spec, &l.problems, &l.err);
+            assert_int_equal(l.r, 0);
+            GP_AUTO_FREE char *shown = log_redacted(secret), *other = log_redacted("an0ther-v4lue-of-thirty-letters");
+            assert_string_equal(shown, "${env:GP_TEST_SECRET}");
+            if (strstr(text, "OTHER") != NULL) assert_string_equal(other, "${env:GP_TEST_OTHER}");
+            GP_AUTO_CHANGES struct spec_changes found = {0};
+            GP_AUTO_SPEC struct spec *now = good("name: x\noffers: [{provider: local}]\njob: {run: 'true'}\n");
+            spec_changes_find(form, now, &found);
+            for (size_t c = 0; c < found.list.len; c++)
+                if (found.list.items[c].old != NULL) assert_null(strstr(found.list.items[c].old, "00001."));
+            log_close();
+        }
+    }
+    unsetenv("GP_TEST_SECRET");
+    unsetenv("GP_TEST_OTHER");
+}
+
+/* Of the largest spec that is accepted, too; one that the journal could not give back is refused. */
+static void replacements_have_a_limit(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *secret = secret_of(65536);
+    for (int n = 16; n <= 17; n++) {
+        GP_AUTO_STR struct str text = {0};
+        str_add(&text, "name: x\noffers: [{provider: local}]\njob:\n  run: 'true'\n  env:\n");
+        for (int i = 0; i < n; i++) str_addf(&text, "    V%d: '${env:GP_TEST_SECRET}'\n", i);
+        setenv("GP_TEST_SECRET", secret, 1);
+        if (n == 16) free(canonical_of(text.s, secret, ""));
+        else bad_at(text.s, 22, 10, "more than 1 MiB");
+        log_close();
+    }
+    unsetenv("GP_TEST_SECRET");
+    unsetenv("GP_TEST_OTHER");
+}
+
 static void one_row(const struct way *w, const struct spec_field *f) {
     GP_AUTO_FREE char *path = path_of(w, f);
     GP_AUTO_SPEC struct spec *a = NULL;
@@ -369,10 +446,11 @@ static void fixed_key_of_later(void **state) {
 int main(void) {
     provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replacements_stay),       cmocka_unit_test(hashes_stay),
-        cmocka_unit_test(every_row_counts),        cmocka_unit_test(fixed_keys_are_named),
-        cmocka_unit_test(order_of_offers_is_free), cmocka_unit_test(fixed_key_of_later),
-        cmocka_unit_test(changes_are_shown),       cmocka_unit_test(scripts_are_not_shown),
+        cmocka_unit_test(replacements_stay),         cmocka_unit_test(each_replacement_stays),
+        cmocka_unit_test(replacements_have_a_limit), cmocka_unit_test(hashes_stay),
+        cmocka_unit_test(every_row_counts),          cmocka_unit_test(fixed_keys_are_named),
+        cmocka_unit_test(order_of_offers_is_free),   cmocka_unit_test(fixed_key_of_later),
+        cmocka_unit_test(changes_are_shown),         cmocka_unit_test(scripts_are_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
