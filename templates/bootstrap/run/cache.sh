@@ -2,7 +2,8 @@
 # shellcheck shell=sh disable=SC2015,SC2094
 # The package cache of the run, for pkg.sh. CACHE: its address, "http://10.0.0.5:40123".
 # Fetches what apt or dnf would fetch from the cache, each file by the SHA-256 of the package lists, and puts it where the
-# package manager looks for it. Nothing depends on it: the package manager fetches what is missing.
+# package manager looks for it. Nothing depends on it: the package manager fetches what is missing. The node that serves it
+# may send anything, without end: no more is taken than the package lists name, and no part stays on the disk.
 lists_suffice() { apt -s install "$@" >/dev/null; }
 from_cache() { if is_apt; then from_cache_apt "$@"; else from_cache_dnf "$@"; fi; }
 from_cache_apt() {
@@ -19,13 +20,17 @@ from_cache_apt() {
         done >cache.list
     say "asks the package cache for $count package$([ "$count" -eq 1 ] || echo s)"
     root mkdir -p -m 0755 "$archives/gpuprov" || return 0
+    # The size of files that apt-helper may write, in blocks of 512 bytes: that is the unit of dash, and of bash as sh. It
+    # counts for its log, too, so each has 64 KiB more. Each package has its own limit, so each has its own apt-helper.
     while read -r sum size name url; do
-        printf '%s/%s/%s/%s\n%s\n' "$CACHE" "$sum" "$size" "$url" "$archives/gpuprov/$name"
+        printf '%s %s/%s/%s/%s %s\n' $((size / 512 + 129)) "$CACHE" "$sum" "$size" "$url" "$archives/gpuprov/$name"
     done <cache.list >cache.args
     : >cache.log
-    [ ! -s cache.args ] || root env LC_ALL=C timeout -k 5 "$(cache_limit)" xargs -n 100 /usr/lib/apt/apt-helper -q -q \
-        -o Acquire::Retries=0 -o Acquire::http::Timeout=60 -o Acquire::http::Pipeline-Depth=0 -o "Acquire::http::Proxy::$host=DIRECT" \
-        -o APT::Sandbox::User=root download-file <cache.args >cache.log 2>&1
+    # shellcheck disable=SC2016
+    [ ! -s cache.args ] || root env LC_ALL=C timeout -k 5 "$(cache_limit)" xargs -n 3 sh -c 'ulimit -f "$2" && exec \
+        /usr/lib/apt/apt-helper -q -q -o Acquire::Retries=0 -o Acquire::http::Timeout=60 -o Acquire::http::Pipeline-Depth=0 \
+        -o "Acquire::http::Proxy::$1=DIRECT" -o APT::Sandbox::User=root download-file "$3" "$4"' sh "$host" \
+        <cache.args >cache.log 2>&1
     slow=$?
     while read -r sum size name url; do
         if printf '%s  %s\n' "$sum" "$archives/gpuprov/$name" | root sha256sum -c --status 2>/dev/null &&
@@ -48,6 +53,7 @@ cache_limit() {
 }
 cache_said() {
     line=$(sed -n 's|http://[^ ]* *||g; s/^[EW]: *//p' cache.log | head -n 1 | cut -c1-120)
+    case $line in *'died unexpectedly'* | *'signal 25'*) line='it sends more than the package lists name' ;; esac
     [ -n "$line" ] || [ $slow -ne 124 ] || line='it is too slow'
     [ -n "$line" ] || [ "$(wc -l <cache.list)" -eq "$count" ] || line='it takes http, https and SHA-256 only'
     printf '%s' "${line:-its files are not what the package lists name}"
@@ -70,7 +76,7 @@ cache_origin() {
 # dnf prints no hashes. Its own Python module, which is there wherever dnf 3 or 4 is, has them.
 from_cache_dnf() {
     cat >cache.py <<'END'
-import hashlib, os, sys, urllib.request
+import hashlib, http.client, os, sys, urllib.request
 import dnf
 
 base = dnf.Base()
@@ -95,16 +101,20 @@ for p in base.transaction.install_set:
     try:
         asked = "%s/%s/%d/%s" % (sys.argv[1], sum_, p.downloadsize, url.replace("://", "/", 1))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        seen = hashlib.sha256()
+        seen, left = hashlib.sha256(), p.downloadsize
+        print("::part", path + ".gpuprov", flush=True)
         with direct.open(asked, timeout=60) as answer, open(path + ".gpuprov", "wb") as file:
             for part in iter(lambda: answer.read(1 << 20), b""):
+                left -= len(part)
+                if left < 0:
+                    raise OSError("it sends more than the package lists name")
                 seen.update(part)
                 file.write(part)
         if seen.hexdigest() != sum_:
             raise OSError("its files are not what the package lists name")
         os.rename(path + ".gpuprov", path)
         got += 1
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, http.client.HTTPException) as e:
         why = why or " ".join(str(e).split())[:120]
         if os.path.exists(path + ".gpuprov"):
             os.remove(path + ".gpuprov")
@@ -115,7 +125,10 @@ END
         say 'asks the package cache'
         root env LC_ALL=C timeout -k 5 "$(cache_limit)" "$python" cache.py "$CACHE" "$@" >cache.log 2>&1
         line=$(grep '^::cached ' cache.log) || {
-            line=$(grep . cache.log | tail -n 1 | cut -c1-120)
+            # it was killed, and has one part at most: that of its last package
+            part=$(sed -n 's/^::part \(.*\.gpuprov\)$/\1/p' cache.log | tail -n 1)
+            [ -z "$part" ] || root rm -f "$part"
+            line=$(grep -v '^::' cache.log | grep . | tail -n 1 | cut -c1-120)
             warn "fetches packages directly: the package cache was not used: ${line:-it is too slow}"
             return 0
         }
