@@ -156,7 +156,8 @@ int64_t ali_release_s(const struct ali *a, int64_t expires_s);
  * cannot be given it. */
 int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t expires_s,
                        struct gp_error *err);
-/* The same for all machines of a stack in the regions of its known resources. */
+/* The same for the stack's machines among the known ones, by their ids. An error names a node that did not show the new
+ * time: -GP_EPROTO: it shows another one; -GP_EUNKNOWN: it is not listed. */
 int ali_release_move(struct ali *a, const struct stack *stack, const struct resource_list *known, struct gp_error *err);
 
 /* --- slots of provider_ops --- */

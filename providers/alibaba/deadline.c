@@ -66,32 +66,62 @@ static int read_back(struct ali *a, const char *region, const struct resource_li
     return 0;
 }
 
-int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t expires_s,
-                       struct gp_error *err) {
+static void seen_clear(struct seen *s) {
+    strv_clear(&s->right);
+    strv_clear(&s->wrong);
+}
+
+/* The first machine that was not seen with its release; NULL: all were. */
+static const struct resource *not_right(const struct resource_list *machines, const struct seen *s) {
+    for (size_t i = 0; i < machines->list.len; i++)
+        if (!strv_has(&s->right, machines->list.items[i].id)) return &machines->list.items[i];
+    return NULL;
+}
+
+/* What is left to say after the last read. */
+struct outcome {
+    const struct resource *left; /* it was not seen with its release; NULL: all were */
+    bool refused;                /* it was seen, with another one */
+};
+
+static int set_all(struct ali *a, const char *region, const struct seen *s, struct gp_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < s->wrong.n; i++) r = set_one(a, region, s->wrong.v[i], s->release_s, err);
+    return r;
+}
+
+/* Sets the release of each machine until all have shown it. 0: they did, or the last list lacks out->left. */
+static int set_and_read(struct ali *a, const char *region, const struct resource_list *machines, int64_t expires_s,
+                        struct outcome *out, struct gp_error *err) {
     int64_t release_s = ali_release_s(a, expires_s);
     int r = 0;
     for (int i = 0; i < READS; i++) {
         struct seen s = {.expires_s = expires_s, .release_s = release_s};
-        struct gp_error e = {0};
-        r = read_back(a, region, machines, &s, &e);
-        bool all = s.right.n == machines->list.len;
-        bool given_up = r == 0 && s.wrong.n > 0 && i == READS - 1;
-        if (given_up)
-            r = gp_fail(&e, GP_EPROTO,
-                        "alibaba: %s does not show the AutoReleaseTime that it was given, so the cloud "
-                        "would not release it at its deadline",
-                        s.wrong.v[0]);
-        for (size_t k = 0; r == 0 && k < s.wrong.n; k++) r = set_one(a, region, s.wrong.v[k], release_s, &e);
-        strv_clear(&s.right);
-        strv_clear(&s.wrong);
-        if (r == 0 && all) return 0;
-        if (given_up || r == -GP_ECANCELLED) {
-            if (err != NULL) *err = e;
-            return r;
-        }
-        if (i < READS - 1 && gp_sleep(GP_MIN(200 << i, 2000), a->cancel, NULL) != 0)
+        if (i > 0 && gp_sleep(GP_MIN(100 << i, 2000), a->cancel, NULL) != 0)
             return gp_fail(err, GP_ECANCELLED, "cancelled");
+        gp_error_clear(err);
+        r = read_back(a, region, machines, &s, err);
+        out->left = not_right(machines, &s);
+        out->refused = r == 0 && i == READS - 1 && s.wrong.n > 0;
+        if (r == 0 && !out->refused) r = set_all(a, region, &s, err);
+        seen_clear(&s);
+        if (r == -GP_ECANCELLED || (r == 0 && out->left == NULL)) return r;
     }
+    return r;
+}
+
+int ali_release_verify(struct ali *a, const char *region, const struct resource_list *machines, int64_t expires_s,
+                       struct gp_error *err) {
+    struct outcome out = {0};
+    struct gp_error why = {0};
+    int r = set_and_read(a, region, machines, expires_s, &out, &why);
+    if (r == 0 && out.left == NULL) return 0;
+    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
+    if (out.refused)
+        return gp_fail(err, GP_EPROTO,
+                       "alibaba: %s does not show the AutoReleaseTime that it was given, so the cloud would not "
+                       "release it at its deadline",
+                       out.left->id);
     /* Not listed yet, or the list failed: the request had the time, but nobody saw it. */
     event_emit(a->sink, -1, NODE_LAUNCHING, EVENT_WARN, "deadline",
                "alibaba: the AutoReleaseTime of the nodes could not be read back yet; 'gpuprov gc' terminates nodes "
@@ -99,22 +129,52 @@ int ali_release_verify(struct ali *a, const char *region, const struct resource_
     return 0;
 }
 
+/* The stack's machines there, by their ids: tags may have been edited, or copied to others. */
+static void machines_in(const char *region, const char *uid, const struct resource_list *known,
+                        struct resource_list *ret) {
+    for (size_t i = 0; i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        bool lives = k->state != RES_STOPPING && k->state != RES_GONE;
+        bool its = k->kind == RES_INSTANCE && k->ours != OURS_NOT && str_eq(k->uid, uid);
+        if (its && lives && str_eq(k->provider, "alibaba") && str_eq(k->region, region) && ali_id(k->id, "i-"))
+            resource_list_add(ret, k);
+    }
+}
+
+static int move_in(struct ali *a, const char *region, const struct stack *stack, const struct resource_list *known,
+                   struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list its = {0};
+    struct outcome out = {0};
+    struct gp_error why = {0};
+    machines_in(region, stack->uid, known, &its);
+    int r = its.list.len > 0 ? set_and_read(a, region, &its, stack->expires_s, &out, &why) : 0;
+    if (r == 0 && out.left == NULL) return 0;
+    if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "%s", why.msg);
+    const char *reason = r != 0 ? why.msg : out.refused ? "it does not show the new one" : "it is not listed";
+    r = gp_fail(err,
+                r != 0        ? why.code
+                : out.refused ? GP_EPROTO
+                              : GP_EUNKNOWN,
+                "alibaba: node %d (%s) may keep its former AutoReleaseTime: %.250s: run 'gpuprov status %s', then the "
+                "same command again",
+                out.left != NULL ? out.left->slot : its.list.items[0].slot,
+                out.left != NULL ? out.left->id : its.list.items[0].id, reason, stack->name);
+    if (err != NULL && why.code != GP_OK) {
+        err->domain = why.domain;
+        str_put(err->detail, sizeof err->detail, why.detail);
+    }
+    return r;
+}
+
 int ali_release_move(struct ali *a, const struct stack *stack, const struct resource_list *known,
                      struct gp_error *err) {
     GP_AUTO_STRV struct strv regions = {0};
-    struct ali_wanted w = {.owner = stack->owner, .uid = stack->uid};
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
         if (str_eq(k->provider, "alibaba") && ali_region_valid(k->region) && !strv_has(&regions, k->region))
             strv_add(&regions, k->region);
     }
-    for (size_t i = 0; i < regions.n; i++) {
-        GP_AUTO_RESOURCES struct resource_list all = {0}, live = {0};
-        int r = ali_list_instances(a, regions.v[i], &w, &all, err);
-        for (size_t k = 0; r == 0 && k < all.list.len; k++)
-            if (all.list.items[k].state != RES_STOPPING) resource_list_add(&live, &all.list.items[k]);
-        if (r == 0 && live.list.len > 0) r = ali_release_verify(a, regions.v[i], &live, stack->expires_s, err);
-        if (r != 0) return r;
-    }
-    return 0;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < regions.n; i++) r = move_in(a, regions.v[i], stack, known, err);
+    return r;
 }

@@ -122,6 +122,47 @@ def test_ttl_moves_the_deadline_of_running_nodes(tmp_path, at_cloud, cloud):
     assert cloud.left() == []
 
 
+def releases(cloud):
+    return {iid: one["release"] for iid, one in cloud.instances.items() if one["gone"] is None}
+
+
+@pytest.mark.parametrize("ttl, later", [("6h", True), ("1h", False)])
+def test_extend_moves_each_node_whatever_its_tags_are(tmp_path, at_cloud, cloud, ttl, later):
+    """Somebody has changed the uid of one node, and copied the tags of the other one to a machine of his own."""
+    at_cloud("up", spec(tmp_path), code=6)
+    before = releases(cloud)
+    edited, other = sorted(before)
+    foreign = dict(cloud.instances[other], tags=dict(cloud.instances[other]["tags"]))
+    cloud.instances["i-0foreign0foreign0"] = foreign
+    cloud.instances[edited]["tags"]["gpuprov:uid"] = "0" * 16
+    assert "enforced by the provider" in at_cloud("extend", "demo", ttl).out
+    after = releases(cloud)
+    assert after.pop("i-0foreign0foreign0") == before[other]
+    assert len(set(after.values())) == 1 and all((after[i] > before[i]) == later for i in before), (before, after)
+    del cloud.instances["i-0foreign0foreign0"]
+    at_cloud("down", "demo")
+    assert cloud.left() == []
+
+
+@pytest.mark.parametrize("kept, code, words", [(False, 1, "does not show the new one"), (True, 8, "is not listed")])
+def test_extend_fails_where_a_node_may_keep_its_release(tmp_path, at_cloud, cloud, kept, code, words):
+    at_cloud("up", spec(tmp_path), code=6)
+    first = min(cloud.instances)
+    cloud.keep_release = kept
+    if kept:  # it cannot be read back
+        cloud.rule("InstanceIds", "edit", times=None, change=lambda reply: dict(reply, Instances={"Instance": [
+            one for one in reply["Instances"]["Instance"] if one["InstanceId"] != first]}))
+    said = at_cloud("extend", "demo", "6h", code=code)
+    assert words in said.err and "gpuprov status demo" in said.err, said.err
+    assert first in said.err or not kept
+    cloud.rules.clear()
+    cloud.keep_release = True
+    at_cloud("extend", "demo", "6h")
+    assert len(set(releases(cloud).values())) == 1
+    at_cloud("down", "demo")
+    assert cloud.left() == []
+
+
 def test_gc_finds_nodes_without_a_journal(tmp_path, at_cloud, cloud):
     at_cloud("up", spec(tmp_path), code=6)
     forget(at_cloud)
