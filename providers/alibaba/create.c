@@ -134,14 +134,63 @@ static int take_ids(const struct intent *in, const json_t *reply, struct strv *r
     return 0;
 }
 
-/* The machines of the reply, as the list has them. */
-static int read_named(void *ctx, const struct intent *in, const struct strv *ids, struct resource_list *made,
-                      struct gp_error *err) {
-    GP_AUTO_RESOURCES struct resource_list seen = {0};
-    int r = find(ctx, in, &seen, err);
-    for (size_t i = 0; r == 0 && i < seen.list.len; i++)
-        if (strv_has(ids, seen.list.items[i].id)) resource_list_add(made, &seen.list.items[i]);
-    return r;
+/* The machines of a reply, which has their ids only. The number in the name of each is its slot: unlike a tag, only who
+ * may change the instance itself can write it. */
+struct named {
+    const struct launching *l;
+    const struct intent *in;
+    const struct strv *ids;
+    struct resource_list *made; /* those without a number of the launch: slot -1 */
+};
+
+static bool has_slot(const struct resource_list *l, int slot) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (l->list.items[i].slot == slot) return true;
+    return false;
+}
+
+static int on_named(void *ctx, const json_t *item, struct gp_error *err) {
+    struct named *n = ctx;
+    const struct intent *in = n->in;
+    const char *id = json_str(item, "InstanceId", ""), *digits = strrchr(json_str(item, "InstanceName", ""), '-');
+    int64_t slot = -1;
+    struct resource one;
+    (void)err;
+    if (!strv_has(n->ids, id)) return 0;
+    if (digits == NULL || strlen(digits + 1) != 4 ||
+        !str_to_i64(digits + 1, in->slot_first, in->slot_first + in->slot_count - 1, &slot) ||
+        has_slot(n->made, (int)slot))
+        slot = -1;
+    machine_of(in, n->l, id, (int)slot, &one);
+    vec_push(&n->made->list, one);
+    return 0;
+}
+
+static int read_named(const struct launching *l, const struct intent *in, const struct strv *ids,
+                      struct resource_list *made, struct gp_error *err) {
+    GP_AUTO_STR struct str all = {0};
+    struct named n = {l, in, ids, made};
+    struct ali_list list = {.service = ALI_ECS,
+                            .region = in->region,
+                            .action = "DescribeInstances",
+                            .items = "Instances.Instance",
+                            .page = GANG_MAX,
+                            .each = on_named,
+                            .ctx = &n};
+    for (size_t i = 0; i < ids->n; i++) str_addf(&all, "%s\"%s\"", i > 0 ? "," : "[", ids->v[i]);
+    str_addc(&all, ']');
+    ali_begin(&list.query, in->region);
+    ali_param(&list.query, "InstanceIds", all.s);
+    return ali_list_one(l->a, &list, err);
+}
+
+/* The nodes of a launch are alike: which one gets the slot of a name that somebody changed is of no account. */
+static void fill_slots(const struct intent *in, struct resource_list *made) {
+    int next = in->slot_first;
+    for (size_t i = 0; i < made->list.len; i++) {
+        while (made->list.items[i].slot < 0 && has_slot(made, next)) next++;
+        if (made->list.items[i].slot < 0) made->list.items[i].slot = next;
+    }
 }
 
 static int send(void *ctx, const struct intent *in, struct resource_list *made, bool *ret_taken, struct gp_error *err) {
@@ -162,12 +211,14 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
         vec_push(&made->list, one);
         return 0;
     }
-    /* The reply has the ids only. Which id has which slot is in their names. */
     struct gp_error listed = {0};
     for (int i = 0; i < 4; i++) {
         if (i > 0 && gp_sleep(200 << i, l->a->cancel, NULL) != 0) break;
-        if (read_named(ctx, in, &ids, made, &listed) != 0) break;
-        if (made->list.len == (size_t)in->slot_count) return 0;
+        if (read_named(l, in, &ids, made, &listed) != 0) break;
+        if (made->list.len == (size_t)in->slot_count) {
+            fill_slots(in, made);
+            return 0;
+        }
         resource_list_clear(made);
     }
     resource_list_clear(made);

@@ -151,19 +151,31 @@ static size_t further_of(const char *body) {
     }
 }
 
+/* The RDMA devices of new machines, which the reply to their launch lacks. */
+static void show_devices(struct ali *a, const struct intent *in, const char *owner, struct resource_list *machines) {
+    GP_AUTO_RESOURCES struct resource_list seen = {0};
+    struct ali_wanted w = {.owner = owner, .uid = in->uid};
+    if (ali_list_instances(a, in->region, &w, &seen, NULL) != 0) return; /* a poll of the nodes shows the devices */
+    for (size_t i = 0; i < machines->list.len; i++)
+        for (size_t k = 0; k < seen.list.len; k++)
+            if (strcmp(machines->list.items[i].id, seen.list.items[k].id) == 0)
+                machines->list.items[i].rdma = seen.list.items[k].rdma;
+}
+
 void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner, const char *stack,
                        struct resource_list *machines) {
     size_t wanted = further_of(in->body) * machines->list.len;
     GP_AUTO_FREE char *name = interface_name(stack);
     GP_CLEANUP(further_clear) struct further f = {.name = name, .machines = machines};
     struct gp_error err = {0};
-    struct ali_wanted w = {.owner = owner, .uid = in->uid};
     struct tags tags;
     int r = 0;
     for (int i = 0; r == 0 && f.found < wanted && i < READS; i++) {
         if (i > 0 && gp_sleep(GP_MIN(200 << i, 2000), a->cancel, NULL) != 0) return; /* they go with their instances */
         r = read_further(a, in->region, &f, &err);
     }
+    bool primary = strstr(in->body, "&NetworkInterface.1.NetworkInterfaceTrafficMode=") != NULL;
+    if (wanted == 0 && primary) show_devices(a, in, owner, machines);
     if (wanted == 0) return;
     tags_init(&tags);
     resource_set(&tags.owner, owner);
@@ -183,13 +195,7 @@ void ali_fabric_settle(struct ali *a, const struct intent *in, const char *owner
                    "alibaba: %zu of %zu further interfaces are not attached to the nodes yet; they are released with "
                    "their nodes, and validation does not require their devices",
                    wanted - f.found, wanted);
-    if (r != 0 || f.found == 0) return;
-    GP_AUTO_RESOURCES struct resource_list seen = {0};
-    if (ali_list_instances(a, in->region, &w, &seen, NULL) != 0) return; /* a poll of the nodes shows the devices */
-    for (size_t i = 0; i < machines->list.len; i++)
-        for (size_t k = 0; k < seen.list.len; k++)
-            if (strcmp(machines->list.items[i].id, seen.list.items[k].id) == 0)
-                machines->list.items[i].rdma = seen.list.items[k].rdma;
+    if (r == 0 && f.found > 0) show_devices(a, in, owner, machines);
 }
 
 /* --- a launch that was cut before its interfaces had tags --- */

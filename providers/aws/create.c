@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
+#include "providers/common/launch/launched.h"
 #include "providers/common/launch/settle.h"
 
 /* --- the body --- */
@@ -138,17 +139,27 @@ static int find(void *ctx, const struct intent *in, struct resource_list *seen, 
     return aws_list_instances(l->a, in->region, &w, seen, err);
 }
 
-static int take_reply(const struct intent *in, const struct aws_reply *reply, struct resource_list *made,
-                      struct gp_error *err) {
+/* Takes a machine of the reply. False: it is none of the launch. The reply to a repeated token has the tags of now. */
+static bool take_one(const struct launching *l, const struct intent *in, const struct xml_node *item,
+                     struct resource_list *made) {
+    struct resource r;
+    int64_t index = 0;
+    bool ok = aws_instance_read(item, in->region, &r, NULL) == 0 &&
+              str_to_i64(xml_str(item, "amiLaunchIndex", "0"), 0, in->slot_count - 1, &index);
+    if (ok) launched_identify(in, l->req->stack, (int)index, &r);
+    for (size_t i = 0; ok && i < made->list.len; i++) ok = made->list.items[i].slot != r.slot;
+    if (ok) vec_push(&made->list, r);
+    else resource_clear(&r);
+    return ok;
+}
+
+static int take_reply(const struct launching *l, const struct intent *in, const struct aws_reply *reply,
+                      struct resource_list *made, struct gp_error *err) {
     const struct xml_node *set = xml_find(reply->xml, "instancesSet");
-    for (size_t i = 0; set != NULL && i < set->children.len; i++) {
-        struct resource r;
-        bool whole = aws_instance_read(set->children.items[i], in->region, &r, NULL) == 0 && str_eq(r.uid, in->uid) &&
-                     r.slot >= 0;
-        if (whole) vec_push(&made->list, r);
-        else resource_clear(&r);
-    }
-    if (made->list.len == (size_t)in->slot_count) return 0;
+    bool whole = set != NULL && set->children.len == (size_t)in->slot_count;
+    for (size_t i = 0; whole && i < set->children.len; i++) whole = take_one(l, in, set->children.items[i], made);
+    if (whole) return 0;
+    resource_list_clear(made);
     return gp_fail(err, GP_EUNKNOWN, /* truncated or malformed: the same request settles it */
                    "ec2 RunInstances in %s: the reply does not name the nodes that were "
                    "requested",
@@ -168,7 +179,7 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
         gp_error_clear(err);
     }
     *ret_taken = strcmp(reply.code, "IdempotentParameterMismatch") == 0;
-    return r == 0 ? take_reply(in, &reply, made, err) : r;
+    return r == 0 ? take_reply(l, in, &reply, made, err) : r;
 }
 
 static struct cloud_launch launch_of(struct launching *l, const struct intent *in) {

@@ -111,7 +111,7 @@ static void poll(void *ctx, const struct intent *const *in, size_t n, struct slo
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < all.list.len; k++) {
             const struct resource *r = &all.list.items[k];
-            if (!str_eq(r->id, ret[i].made.id) || !str_eq(r->uid, in[i]->uid) || r->slot != in[i]->slot_first) continue;
+            if (!str_eq(r->id, ret[i].made.id)) continue; /* its tags may have been edited since */
             resource_clear(&ret[i].made);
             resource_copy(&ret[i].made, r);
             bool failed = r->state == RES_GONE || r->state == RES_STOPPING || r->state == RES_STOPPED;

@@ -112,7 +112,7 @@ static void judge(const struct intent *in, const struct rest_result *res, struct
     struct resource r;
     if (res->rc != 0 || res->reply.status == 404) return; /* read again; it may not be there yet */
     int rc = shade_instance_read(res->reply.json, &r, &why);
-    bool same = rc == 0 && str_eq(r.id, ret->made.id) && str_eq(r.uid, in->uid) && r.slot == in->slot_first;
+    bool same = rc == 0 && str_eq(r.id, ret->made.id); /* its tags may have been edited since */
     const char *status = json_str(res->reply.json, "status", "");
     if (same && (r.state == RES_STOPPED || r.state == RES_STOPPING || r.state == RES_GONE)) {
         GP_AUTO_FREE char *text = xasprintf("it is %.160s", r.state_reason);

@@ -11,6 +11,20 @@ int launched_need_key(const struct proof_key *key, struct gp_error *err) {
     return gp_fail(err, GP_EINTERNAL, "a launch without the stack's proof key: report this as a bug");
 }
 
+void launched_identify(const struct intent *in, const struct stack *stack, int index, struct resource *r) {
+    resource_set(&r->owner, stack->owner);
+    resource_set(&r->stack, stack->name);
+    resource_set(&r->uid, in->uid);
+    resource_set(&r->spec_hash, in->spec_hash);
+    resource_set(&r->unreadable, "");
+    r->slot_first = in->slot_first;
+    r->slot_count = in->slot_count;
+    r->slot = in->slot_first + index;
+    r->attempt = in->attempt;
+    r->expires_s = in->deadline_s;
+    r->claim = false;
+}
+
 bool launched_claims(const struct intent *in, const struct resource *r) {
     return r->kind == RES_INSTANCE && str_eq(r->uid, in->uid) && r->attempt == in->attempt &&
            r->slot >= in->slot_first && r->slot < in->slot_first + in->slot_count;

@@ -10,6 +10,10 @@
 /* -GP_EINTERNAL: a launch without a key. There is none without proofs. */
 int launched_need_key(const struct proof_key *key, struct gp_error *err);
 
+/* Makes r the index-th machine of the intent's launch, which the cloud's reply or the name in its request says. Its tags
+ * are of no account then: somebody may have edited them since. */
+void launched_identify(const struct intent *in, const struct stack *stack, int index, struct resource *r);
+
 /* By its tags a machine of the intent: its uid, its attempt and one of its slots. */
 bool launched_claims(const struct intent *in, const struct resource *r);
 /* It claims that, and its tag "launch" is that of the intent. A copy on another machine is not told apart. */

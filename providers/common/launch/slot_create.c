@@ -141,6 +141,7 @@ static void existing(struct slots *all, struct slot *s) {
 
 static void record(struct slots *all, struct slot *s) {
     if (s->out.exists) existing(all, s);
+    if (s->out.made.id[0] != '\0') launched_identify(s->in, all->req->stack, 0, &s->out.made);
     switch (s->out.state) {
     case SLOT_MADE: made(all, s); break;
     case SLOT_REFUSED: refused(all, s); break;

@@ -21,7 +21,7 @@ struct slot_outcome {
     /* Of send: refused because a machine has its name. `made` is that machine by its tags, with the state that it would
      * have as ours. No id: SLOT_REFUSED: it has the tags of another stack or launch; else it could not be read. */
     bool exists;
-    struct resource made; /* tags included: owner, stack, uid, slot, attempt, region, zone */
+    struct resource made; /* which node of which stack it is says its intent, never a tag */
     char *operation;      /* the cloud's operation; owned; NULL: poll by made.id or by tags */
     struct gp_error err;
 };

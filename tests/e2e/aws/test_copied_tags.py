@@ -117,6 +117,33 @@ def test_up_was_killed_before_it_read_the_reply_of_its_launch(shared, victim, pr
     everything_ends(shared, one, path)
 
 
+@pytest.mark.parametrize("edits", [{"slots": "5+2"}, {"slots": "1+2"}, {"attempt": "7"}, {"uid": "0" * 16},
+                                   {"owner": "somebody"}], ids=lambda e: " ".join(e.values()))
+def test_the_reply_to_a_repeated_launch_has_edited_tags(shared, victim, proxies, edits):
+    """`up` was killed before it read the reply of its launch. EC2 may answer the same token with the tags of now."""
+    one, proxy = victim(), proxies(tokens=True)
+    path = one.spec(nodes=2)
+    proxy.rule("RunInstances", "hold_after", times=None)
+    p = one.popen("up", path, env=through(proxy))
+    genuine = wait_for(shared.alive, 120)
+    p.kill()
+    p.communicate()
+    proxy.release()
+    proxy.clear()
+    tags = tags_of(shared.about(genuine[0]))
+    slots = slots_of(shared, genuine)
+    [(key, value)] = edits.items()
+    for i in genuine:
+        shared.tag(i, **edits)
+    old, new = (b"<value>%s</value>" % v.encode() for v in (tags[key], value))
+    proxy.rule("RunInstances", "edit", old=old, new=new, times=1)
+    said = one("up", path, code=None, env=through(proxy))
+    assert shared.alive() == sorted(genuine), said
+    nodes = one.json("status", "t4")["stacks"][0]["nodes"]
+    assert {n["slot"]: n["id"] for n in nodes} == slots, said
+    everything_ends(shared, one, path)
+
+
 def test_a_copy_on_a_slot_that_the_spec_does_not_have(shared, victim):
     one = victim()
     path = one.spec(nodes=1)

@@ -106,6 +106,40 @@ def test_a_copy_is_not_the_answer_to_a_lost_request(world):
     assert mine["launch"] == proofs.launch(got["uid"], 0, 1, 2)  # what the program writes is what others compute
 
 
+READ = {"alibaba": "do_DescribeInstances", "shadeform": "info"}
+
+
+def edit_machine(world, one, key, change):
+    if world.provider == "shadeform":
+        one["tags"] = [f"gpuprov-{key}={change(t.split('=', 1)[1])}" if t.startswith(f"gpuprov-{key}=") else t for t in one["tags"]]
+    else:
+        one["tags"] = dict(one["tags"], **{"gpuprov:" + key: change(one["tags"]["gpuprov:" + key])})
+
+
+@at("alibaba", "shadeform")
+@pytest.mark.parametrize("key, change", [("uid", lambda _: "0" * 16), ("attempt", lambda _: "7"), ("slots", lambda _: "5"),
+                                         ("expires", lambda was: "2020" + was[4:]), ("owner", lambda _: "somebody")],
+                         ids=["uid", "attempt", "slots", "expires", "owner"])
+def test_tags_that_are_edited_during_the_launch(world, key, change):
+    """The names, ids and tokens of the launch say what its machines are, so nothing is ended, and their slots are right."""
+    cloud, edited = world.cloud, []
+    real = getattr(cloud, READ[world.provider])
+
+    def read(*args):
+        for one in list(cloud.instances.values()):
+            if not any(one is e for e in edited):
+                edit_machine(world, one, key, change)
+                edited.append(one)
+        return real(*args)
+    setattr(cloud, READ[world.provider], read)
+    got = world.drive("create", nodes=2)
+    assert got["code"] == "ok" and len(edited) == 2, got
+    assert sorted((m["slot"], m["uid"], m["attempt"]) for m in machines(got)) == [(0, got["uid"], 1), (1, got["uid"], 1)]
+    assert all(m["ours"] for m in machines(got)), got
+    assert {i["state"] for i in got["intents"]} == {"done"}
+    assert not cloud.requests("^DELETE|DeleteInstances|/delete$")
+
+
 @at("runpod")
 def test_an_older_pod_with_the_stacks_tags_ends_no_pod(world):
     """Two runs under two uids: the younger one ends its pods. That the other pod is a run's has to be proven."""
