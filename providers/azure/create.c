@@ -157,11 +157,16 @@ static void fail_as(struct slot_outcome *out, const char *what, const char *code
     out->state = SLOT_REFUSED;
 }
 
-/* Takes the machine of a reply. False: it is not that of the intent. */
-static bool take(struct azure *a, const struct intent *in, const json_t *vm, struct slot_outcome *out) {
+/* Takes the machine of a reply to a request by its name, which has the launch's token. Its tags may have been edited
+ * since, so they do not say what it is. False: the reply is malformed. */
+static bool take(const struct creating *c, const struct intent *in, const json_t *vm, struct slot_outcome *out) {
     struct resource r;
-    bool ok = azure_vm_read(a, vm, &r, NULL) == 0 && launched_claims(in, &r);
+    bool ok = azure_vm_read(c->a, vm, &r, NULL) == 0;
     if (ok) {
+        GP_AUTO_FREE char *name = vm_name_of(in);
+        launched_identify(in, c->stack, 0, &r);
+        free(r.id);
+        r.id = azure_handle_text(c->group, AZURE_VM, name, in->uid);
         resource_set(&r.zone, r.zone[0] != '\0' ? r.zone : in->zone);
         resource_clear(&out->made);
         out->made = r;
@@ -204,9 +209,9 @@ static void judge(struct creating *c, const struct intent *in, bool ended, const
         if (out->state == SLOT_UNKNOWN) gp_fail(&out->err, GP_EUNKNOWN, "%s: it is not listed", call->what);
         return;
     }
-    if (!take(c->a, in, reply->json, out)) {
-        gp_fail(&out->err, GP_EEXISTS, "%s: its machine has other tags now: run 'gpuprov status' first", call->what);
-        out->state = SLOT_REFUSED;
+    if (!take(c, in, reply->json, out)) {
+        gp_fail(&out->err, GP_EUNKNOWN, "%s: the reply is not a machine of this subscription", call->what);
+        out->state = SLOT_UNKNOWN;
         return;
     }
     const json_t *failed = failed_status(reply->json);
@@ -288,7 +293,7 @@ static void on_poll(void *ctx, const struct intent *const *in, size_t n, struct 
 
 static void taken(struct creating *c, const struct intent *in, const struct rest_reply *reply,
                   struct slot_outcome *out) {
-    if (!take(c->a, in, reply->json, out)) {
+    if (!take(c, in, reply->json, out)) {
         out->state = SLOT_UNKNOWN; /* cut short: its name settles it */
         gp_fail(&out->err, GP_EUNKNOWN, "azure: the reply does not have the machine that was requested");
         return;

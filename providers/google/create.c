@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "providers/common/intents.h"
-#include "providers/common/launch/launched.h"
 #include "providers/common/launch/settle.h"
 
 /* --- the body --- */
@@ -126,41 +125,26 @@ struct launching {
     bool removed;  /* what the refused request had made, also by an earlier send, is removed */
 };
 
-/* All instances with the names of the intent's request, in any state. */
-static int read_back(const struct launching *l, const struct intent *in, struct resource_list *ret,
-                     struct gp_error *err) {
-    GP_AUTO_RESOURCES struct resource_list all = {0};
-    GP_AUTO_JSON json_t *body = NULL;
-    struct google_wanted w = {.owner = l->stack->owner, .uid = in->uid};
-    int r = json_parse(in->body, strlen(in->body), "the request in the journal", &body, err);
-    if (r == 0) r = google_list_zone(l->g, in->zone, &w, &all, err);
-    const json_t *names = json_at(body, "perInstanceProperties");
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) {
-        const struct resource *one = &all.list.items[i];
-        if (launched_claims(in, one) && json_object_get(names, one->id) != NULL) resource_list_add(ret, one);
-    }
-    return r;
-}
-
 /* Google lists an instance before it has capacity for it: only the later states are a placement. */
 static bool is_placed(const struct resource *r) {
     return r->state == RES_RUNNING || (r->state == RES_PENDING && str_starts(r->state_reason, "STAGING"));
 }
 
 static int find(void *ctx, const struct intent *in, struct resource_list *seen, struct gp_error *err) {
-    GP_AUTO_RESOURCES struct resource_list all = {0};
-    int r = read_back(ctx, in, &all, err);
-    for (size_t i = 0; r == 0 && i < all.list.len; i++)
-        if (is_placed(&all.list.items[i])) resource_list_add(seen, &all.list.items[i]);
+    const struct launching *l = ctx;
+    GP_AUTO_GOOGLE_MADE struct google_made all = {0};
+    int r = google_read_back(l->g, l->stack, in, &all, err);
+    for (size_t i = 0; r == 0 && i < all.nodes.list.len; i++)
+        if (is_placed(&all.nodes.list.items[i])) resource_list_add(seen, &all.nodes.list.items[i]);
     return r;
 }
 
 /* What a refused gang left behind is deleted before the refusal counts. */
 static int remove_rest(struct launching *l, const struct intent *in, struct gp_error *err) {
-    GP_AUTO_RESOURCES struct resource_list all = {0};
+    GP_AUTO_GOOGLE_MADE struct google_made all = {0};
     struct gp_error why = {0};
-    int r = read_back(l, in, &all, &why);
-    if (r == 0 && all.list.len > 0) r = google_delete(l->g, &all, &why);
+    int r = google_read_back(l->g, l->stack, in, &all, &why);
+    if (r == 0 && all.nodes.list.len > 0) r = google_delete(l->g, &all.nodes, &why);
     l->removed = r == 0;
     if (r == 0) return 0;
     return gp_fail(err, GP_EUNKNOWN, "google %s: the launch failed, and its nodes could not be removed: %.300s",
@@ -168,16 +152,15 @@ static int remove_rest(struct launching *l, const struct intent *in, struct gp_e
 }
 
 /* The deadline and the cards count only as Google has them now. */
-static int check_made(struct launching *l, const struct intent *in, const struct resource_list *made,
+static int check_made(struct launching *l, const struct intent *in, const struct google_made *made,
                       struct gp_error *err) {
     const char *lost = NULL;
     GP_AUTO_JSON json_t *body = NULL;
     bool known = json_parse(in->body, strlen(in->body), "the request", &body, NULL) == 0;
     int cards = google_cards_of(json_at(body, "instanceProperties"));
-    for (size_t i = 0; i < made->list.len; i++) {
-        if (strstr(made->list.items[i].state_reason, "no longer has its deadline") != NULL) lost = "deadline";
-        else if (known && made->list.items[i].rdma != cards) lost = "number of RDMA cards";
-    }
+    for (size_t i = 0; known && i < made->nodes.list.len; i++)
+        if (made->nodes.list.items[i].rdma != cards) lost = "number of RDMA cards";
+    if (made->late.n > 0) lost = "deadline";
     if (lost == NULL) return 0;
     int r = remove_rest(l, in, err);
     if (r != 0) return r;
@@ -190,13 +173,16 @@ static int check_made(struct launching *l, const struct intent *in, const struct
 }
 
 static int take_nodes(struct launching *l, const struct intent *in, struct resource_list *made, struct gp_error *err) {
-    GP_AUTO_RESOURCES struct resource_list all = {0};
+    GP_AUTO_GOOGLE_MADE struct google_made all = {0};
     struct gp_error why = {0};
-    if (find(l, in, &all, &why) != 0 || all.list.len < (size_t)in->slot_count)
+    size_t placed = 0;
+    int r = google_read_back(l->g, l->stack, in, &all, &why);
+    for (size_t i = 0; r == 0 && i < all.nodes.list.len; i++) placed += is_placed(&all.nodes.list.items[i]);
+    if (placed < (size_t)in->slot_count)
         return gp_fail(err, GP_EUNKNOWN, "google bulkInsert in %s: its nodes are not listed yet%s%.200s", in->zone,
                        why.msg[0] != '\0' ? ": " : "", why.msg);
-    int r = check_made(l, in, &all, err);
-    for (size_t i = 0; r == 0 && i < all.list.len; i++) resource_list_add(made, &all.list.items[i]);
+    r = check_made(l, in, &all, err);
+    for (size_t i = 0; r == 0 && i < all.nodes.list.len; i++) resource_list_add(made, &all.nodes.list.items[i]);
     return r;
 }
 
@@ -208,8 +194,9 @@ static int end_members(struct launching *l, const struct intent *in, struct goog
     l->g->cache->members_refused = r != 0;
     /* google_create settles what is not known, and a rule that the journal cannot note: Google did not refuse it. */
     if (r == 0 || r == -GP_EUNKNOWN || nodes != 0 || why.domain == GP_D_JOURNAL) return 0;
-    GP_AUTO_RESOURCES struct resource_list made = {0};
-    if (read_back(l, in, &made, NULL) != 0 || made.list.len < (size_t)in->slot_count) /* else some would stay */
+    GP_AUTO_GOOGLE_MADE struct google_made made = {0};
+    bool read = google_read_back(l->g, l->stack, in, &made, NULL) == 0;
+    if (!read || made.nodes.list.len < (size_t)in->slot_count) /* else some would stay */
         return gp_fail(err, GP_EUNKNOWN, "google bulkInsert in %s: its nodes are not listed yet, and %.300s", in->zone,
                        why.msg);
     if (remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;

@@ -256,8 +256,19 @@ char *google_filter(const struct google_wanted *w); /* caller frees */
 bool google_is_wanted(const struct resource *r, const struct google_wanted *w);
 int google_instance_read(const json_t *item, struct resource *ret, struct gp_error *err);
 int google_disk_read(const json_t *item, struct resource *ret, struct gp_error *err);
-/* Instances of one zone. */
-int google_list_zone(struct google *g, const char *zone, const struct google_wanted *w, struct resource_list *ret,
+/* When Google deletes the instance; 0: it does not. */
+int64_t google_ends_s(const json_t *item);
+#define GOOGLE_PAGE "500" /* of a list */
+
+/* --- the nodes of one launch (read_back.c) --- */
+struct google_made {
+    struct resource_list nodes; /* in any state, with the launch's identity, whatever their labels are */
+    struct strv late;           /* their ids where Google does not delete them at the launch's deadline */
+};
+void google_made_clear(struct google_made *m);
+#define GP_AUTO_GOOGLE_MADE GP_CLEANUP(google_made_clear)
+/* All instances with the names of the intent's request. On an error ret may have some. */
+int google_read_back(struct google *g, const struct stack *stack, const struct intent *in, struct google_made *ret,
                      struct gp_error *err);
 /* At most 63 characters. 20 hex digits of the launch's token: nobody without the proof key can take the name first, and
  * launches in two zones have two. Caller frees. */

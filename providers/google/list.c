@@ -6,7 +6,6 @@
 
 #include "providers/google/google_int.h"
 
-#define PAGE "500"
 #define NOTHING_HERE "NO_RESULTS_ON_PAGE"
 
 static bool has_id(const struct resource_list *l, const struct resource *r) {
@@ -91,36 +90,6 @@ static int take_kind(struct listing *l, struct strv *seen, struct gp_error *err)
     bool first = seen->n == 0;
     for (size_t i = 0; first && i < l->regions.n; i++) strv_add(seen, l->regions.v[i]);
     return 0;
-}
-
-/* --- one zone --- */
-
-struct zone_listing {
-    const struct google_wanted *wanted;
-    struct resource_list *out;
-};
-
-static int on_zone_page(void *ctx, const json_t *page, struct gp_error *err) {
-    struct zone_listing *l = ctx;
-    const json_t *item = NULL;
-    size_t i = 0;
-    json_array_foreach(json_at(page, "items"), i, item) {
-        struct resource r;
-        int rc = google_instance_read(item, &r, err);
-        if (rc == 0 && google_is_wanted(&r, l->wanted)) vec_push(&l->out->list, r);
-        else resource_clear(&r);
-        if (rc != 0) return rc;
-    }
-    return 0;
-}
-
-int google_list_zone(struct google *g, const char *zone, const struct google_wanted *w, struct resource_list *ret,
-                     struct gp_error *err) {
-    struct zone_listing l = {w, ret};
-    GP_AUTO_FREE char *filter = google_filter(w);
-    GP_AUTO_FREE char *base = google_url(g, "zones/%s/instances?maxResults=" PAGE, zone);
-    GP_AUTO_FREE char *url = rest_with_param(base, "filter", filter);
-    return google_pages(g, "google instances.list", url, on_zone_page, &l, err);
 }
 
 /* --- rules --- */
@@ -234,7 +203,7 @@ static void read_also(struct reading *all, const char *what, char *base, char *f
 }
 
 static void read_kind(const struct google *g, struct reading *all, const char *what, struct listing *l) {
-    char *base = google_url(g, "aggregated/%s?maxResults=" PAGE "&returnPartialSuccess=true", l->kind);
+    char *base = google_url(g, "aggregated/%s?maxResults=" GOOGLE_PAGE "&returnPartialSuccess=true", l->kind);
     all->kinds[all->n] = l;
     read_also(all, what, base, google_filter(l->wanted), on_page, l);
 }
@@ -259,7 +228,7 @@ static int list_all(struct google *g, const struct list_req *req, struct resourc
     if (req->uid != NULL && req->stack != NULL) read_kind(g, &all, nodes_what, &more);
     if (!req->nodes_only) {
         read_kind(g, &all, "google disks.aggregatedList", &disks);
-        read_also(&all, "google firewalls.list", google_url(g, "global/firewalls?maxResults=" PAGE),
+        read_also(&all, "google firewalls.list", google_url(g, "global/firewalls?maxResults=" GOOGLE_PAGE),
                   xstrdup("name eq \"gpuprov-.*\""), on_rules, &rules);
     }
     rest_pages_many(&g->rest, all.lists, all.n);

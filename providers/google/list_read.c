@@ -108,19 +108,26 @@ static void set_addresses(struct resource *r, const json_t *item) {
     resource_set(&r->public_ip, form_address(public) ? public : "");
 }
 
-/* Google ends it at the time of its label. */
-static bool has_deadline(const struct resource *r, const json_t *item) {
+int64_t google_ends_s(const json_t *item) {
     int64_t at = 0;
-    return strcmp(json_str(item, "scheduling.instanceTerminationAction", ""), "DELETE") == 0 &&
-           time_parse_utc(json_str(item, "scheduling.terminationTime", ""), &at) && at == r->expires_s;
+    bool deletes = strcmp(json_str(item, "scheduling.instanceTerminationAction", ""), "DELETE") == 0;
+    return deletes && time_parse_utc(json_str(item, "scheduling.terminationTime", ""), &at) ? at : 0;
+}
+
+/* What Google does at a deadline, as Google says it: anybody may have edited the label that names it. */
+static void add_end(const struct resource *r, const json_t *item, struct str *text) {
+    int64_t at = google_ends_s(item);
+    char when[32];
+    time_format_utc(when, sizeof when, at);
+    if (at == 0) str_add(text, ": Google no longer has its deadline: 'gpuprov down' or 'gc' deletes it");
+    else if (at != r->expires_s) str_addf(text, ": Google deletes it at %s", when);
 }
 
 static void set_reason(struct resource *r, const json_t *item, const char *status) {
     GP_AUTO_STR struct str text = {0};
     str_add(&text, status);
     if (json_str(item, "statusMessage", "")[0] != '\0') str_addf(&text, ": %s", json_str(item, "statusMessage", ""));
-    if (!has_deadline(r, item) && r->unreadable[0] == '\0')
-        str_add(&text, ": Google no longer has its deadline: 'gpuprov down' or 'gc' deletes it");
+    if (r->unreadable[0] == '\0') add_end(r, item, &text);
     str_one_line(text.s);
     resource_set(&r->state_reason, text.s);
 }

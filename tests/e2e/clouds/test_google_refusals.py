@@ -77,6 +77,19 @@ def test_nodes_without_the_deadline_do_not_stay(cloud, tmp_path):
     end(cloud, tmp_path, spec)
 
 
+def test_the_end_that_a_list_shows_is_googles_not_the_labels(cloud, tmp_path):
+    spec = write_spec(tmp_path)
+    assert drive(cloud, tmp_path, spec, "create")[0] == 0
+    edited, ended = [vm["item"] for _, vm in sorted(cloud.instances.items())]
+    edited["labels"]["gpuprov-expires"] = "2020" + edited["labels"]["gpuprov-expires"][4:]
+    ended["scheduling"].pop("terminationTime")
+    _, result, _ = drive(cloud, tmp_path, spec, "list")
+    reasons = {n["id"]: n["reason"] for n in result["resources"] if n["kind"] == "instance"}
+    assert reasons[edited["name"]].endswith("Google deletes it at " + edited["scheduling"]["terminationTime"]), reasons
+    assert "Google no longer has its deadline" in reasons[ended["name"]], reasons
+    end(cloud, tmp_path, spec)
+
+
 def test_google_ends_the_nodes_at_their_deadline(cloud, tmp_path):
     spec = write_spec(tmp_path)
     rc, result, _ = drive(cloud, tmp_path, spec, "create")
