@@ -78,6 +78,12 @@ char *azure_handle_text(const char *group, const char *type, const char *name, c
     return xasprintf("%s/%s/%s@%s", group, type, name, uid);
 }
 
+bool azure_handle_same(const char *a, const char *b) {
+    GP_AUTO_AZURE_HANDLE struct azure_handle one = {0}, two = {0};
+    return azure_handle_read(a, &one) && azure_handle_read(b, &two) && strcmp(one.group, two.group) == 0 &&
+           strcmp(one.type, two.type) == 0 && strcmp(one.name, two.name) == 0;
+}
+
 bool azure_handle_read(const char *id, struct azure_handle *ret) {
     GP_AUTO_STRV struct strv parts = {0};
     const char *at = strrchr(id, '@');

@@ -117,6 +117,8 @@ void azure_handle_clear(struct azure_handle *h);
 #define GP_AUTO_AZURE_HANDLE GP_CLEANUP(azure_handle_clear)
 char *azure_handle_text(const char *group, const char *type, const char *name, const char *uid); /* caller frees */
 bool azure_handle_read(const char *id, struct azure_handle *ret); /* false: it has no such form */
+/* Whether two handles name one resource. The uid is from its tags, which somebody may have edited since. */
+bool azure_handle_same(const char *a, const char *b);
 #define AZURE_VM "virtualMachines"
 #define AZURE_GUARD "networkSecurityGroups"
 #define AZURE_NET "virtualNetworks"

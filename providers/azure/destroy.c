@@ -62,10 +62,11 @@ static bool is_ending(const struct azure *a, const struct resource *r) {
     return r->kind == RES_INSTANCE && r->state != RES_GONE && is_ours(a, r);
 }
 
-/* Whether the machine of a reply is that of the resource. */
+/* Whether the machine of a reply is that of the resource. The stack's own is by its name, whatever its tags are now. */
 static bool is_same(const struct azure *a, const json_t *vm, const struct resource *r) {
     struct resource there;
-    bool same = azure_vm_read(a, vm, &there, NULL) == 0 && strcmp(there.id, r->id) == 0;
+    bool same = azure_vm_read(a, vm, &there, NULL) == 0 &&
+                (r->ours != OURS_NOT ? azure_handle_same(there.id, r->id) : strcmp(there.id, r->id) == 0);
     resource_clear(&there);
     return same;
 }

@@ -253,7 +253,7 @@ static void set_rights(struct reading *r) {
         for (size_t k = 0; k < r->vms->list.len; k++) {
             struct resource *one = &r->vms->list.items[k];
             const json_t *right = json_object_get(r->rights, one->id);
-            if (strcmp(one->id, vm) != 0) continue;
+            if (!azure_handle_same(one->id, vm)) continue; /* its own tags may have been edited */
             lives = true;
             one->ends_itself =
                 azure_grant_is(r->a, item, group, name, json_str(right, "principal", ""), json_str(right, "role", ""));
@@ -404,6 +404,18 @@ static bool is_known(const struct list_req *req, const char *id) {
     return false;
 }
 
+/* The journal's machines keep the id that it has, whatever uid their tags have now. */
+static void recall_ids(const struct list_req *req, struct resource_list *all) {
+    for (size_t i = 0; i < all->list.len; i++) {
+        struct resource *r = &all->list.items[i];
+        for (size_t k = 0; req->known != NULL && r->kind == RES_INSTANCE && k < req->known->list.len; k++) {
+            const struct resource *known = &req->known->list.items[k];
+            if (known->kind == RES_INSTANCE && known->state != RES_GONE && azure_handle_same(known->id, r->id))
+                resource_set(&r->id, known->id);
+        }
+    }
+}
+
 /* Whether a resource of a group answers the request: one of the journal does in any region, because a machine that is
  * listed is not gone. ours: the group is the owner's, so what has no readable tags in it is reported. */
 static bool wanted(const struct list_req *req, const struct resource *r, bool ours) {
@@ -446,6 +458,7 @@ int azure_list(struct provider *p, const struct list_req *req, struct resource_l
         const struct azure_group *g = &groups.list.items[i];
         struct gp_error e = {0};
         int one = list_group(a, g, req->nodes_only, &all, &e);
+        recall_ids(req, &all);
         bool ours = tags_identify(&g->tags) && strcmp(g->tags.owner, req->owner) == 0;
         for (size_t k = 0; k < all.list.len; k++)
             if (wanted(req, &all.list.items[k], ours)) resource_list_add(ret, &all.list.items[k]);

@@ -479,3 +479,24 @@ def test_the_unit_repeats_until_azure_accepts(cloud, node, tmp_path):
         os.killpg(p.pid, 9)
         out = p.communicate()[0]
     assert "deletes itself now" in out and "HTTP 429" in out and len(cloud.vms()) == 1, out
+
+
+@pytest.mark.parametrize("uid", ["0123456789abcdef", "junk", None])
+@pytest.mark.matrix(keep=1)
+def test_a_node_whose_uid_tag_was_edited_stays_a_node(run, cloud, tmp_path, uid):
+    """By the journal: it is not launched a second time, keeps its right to delete itself, and `down` ends it."""
+    path = spec(tmp_path, nodes=2)
+    run("up", path, code=6)
+    vms = cloud.vms()
+    before, grants = sorted(v["id"] for v in vms), dict(cloud.grants)
+    if uid is None:
+        del vms[0]["tags"]["gpuprov:uid"]
+    else:
+        vms[0]["tags"]["gpuprov:uid"] = uid
+    shown = run.json("status", "llm")["stacks"][0]
+    assert [n["state"] for n in shown["nodes"]] == ["running"] * 2, shown
+    run("up", path, code=6)
+    assert sorted(v["id"] for v in cloud.vms()) == before
+    assert set(grants) <= set(cloud.grants)
+    run("down", path)
+    azure_lab.clean(cloud)
