@@ -32,8 +32,8 @@ int job_get_nodes(struct job_whole *w, struct gp_error *err);
 /* Destroying the nodes would destroy the results. Their deadline still holds. never: the error names which of them
  * cannot be copied, and what to do. */
 void job_say_left(struct job_whole *w, bool never);
-/* Another gpuprov was faster: has destroyed the stack, or runs a job on it. What is there is that one's, or a node lies:
- * an event says that it stays. */
+/* Another gpuprov was faster: it has destroyed the stack, or runs a job on it. What is there is that one's, or a node
+ * lies. An event says that it stays. */
 void job_leave_busy(struct job_whole *w);
 /* Before the nodes are destroyed, or lose their mark of a job that was not fetched: so that a `run` which follows after
  * kill -9 reports this result instead of running the job a second time. */

@@ -10,8 +10,8 @@
 /* -GP_EINTERNAL: a launch without a key. There is none without proofs. */
 int launched_need_key(const struct proof_key *key, struct gp_error *err);
 
-/* Makes r the index-th machine of the intent's launch, which the cloud's reply or the name in its request says. Its tags
- * are of no account then: somebody may have edited them since. */
+/* Makes r the index-th machine of the intent's launch, as the cloud's reply or the name in its request says. Its tags
+ * are of no account then: somebody may have edited them. */
 void launched_identify(const struct intent *in, const struct stack *stack, int index, struct resource *r);
 
 /* By its tags a machine of the intent: its uid, its attempt and one of its slots. */

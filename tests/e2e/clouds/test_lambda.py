@@ -221,7 +221,7 @@ def test_file_of_credentials_is_found_and_read_again(run, cloud, tmp_path):
 
 def test_key_is_never_sent_in_the_clear(run, cloud, tmp_path):
     refused = run("plan", spec(tmp_path), code=1, env={"GPUPROV_LAMBDA_ENDPOINT": "http://198.51.100.1"})
-    assert "not an https:// URL" in refused.err
+    assert "is not https: use https, or GPUPROV_CLEAR_TEXT=198.51.100.1" in refused.err
     traced = run("plan", spec(tmp_path), "--trace", "all", code=2)
     assert "/api/v1/instance-types" in traced.err and KEY not in traced.out + traced.err
 

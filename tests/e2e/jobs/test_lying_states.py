@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node that says what it wants about its job. It decides about nothing but itself, and nobody waits for it without end."""
+import json
 import pathlib
 import shlex
 import signal
@@ -28,11 +29,9 @@ LONG_LOG = """\
 if [ "$2" = state ]; then "$me.real" "$@" | sed 's/"log_bytes":[0-9]*/"log_bytes":9007199254740992/'; exit; fi
 if [ "$2" = follow ]; then echo '@{"at":'$(($5 + 6000))'}'; exit; fi"""
 # Another job runs there.
-BUSY = """\
-if [ "$2" = state ]; then
-  echo '{"id":"00112233445566aa","key":"%s","rank":0,"ranks":1,"state":"running","started_s":1795858964,"attempt":1,"exit":null,"log_bytes":0}'
-  exit
-fi""" % ("7b" * 32)
+STATE = json.dumps({"id": "00112233445566aa", "key": "7b" * 32, "rank": 0, "ranks": 1, "state": "running", "started_s": 1795858964,
+                    "attempt": 1, "exit": None, "log_bytes": 0})
+BUSY = f'if [ "$2" = state ]; then echo {shlex.quote(STATE)}; exit; fi'
 
 
 def liar(what):
