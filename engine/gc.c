@@ -210,6 +210,7 @@ static int end_uid(struct sweep *w, const struct resource *of, struct gc_group *
     for (size_t i = 0; i < w->all.list.len; i++)
         if (gc_fate_in_group(&w->all.list.items[i], of)) strv_add(&judged, w->all.list.items[i].id);
     if (!group->launched) run->only = &judged;
+    run->named_only = !group->launched; /* what has its uid and another name is a group of its own */
     free(run->owner);
     run->owner = xstrdup(of->owner);
     run->stack.owner = xstrdup(of->owner);

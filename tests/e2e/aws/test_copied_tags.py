@@ -292,8 +292,10 @@ def test_an_edited_deadline_is_not_adopted(shared, victim, tmp_path):
     genuine = slots_of(shared, one.launch(one.spec(key=key)))
     for slot, i in genuine.items():
         prove(shared, key, i, slot)
-        shared.tag(i, expires=PAST)
     other = victim()
+    other("up", other.spec(key=key), code=None)
+    for i in genuine.values():
+        shared.tag(i, expires=PAST)
     other("up", other.spec(key=key), code=None)
     said = gc(other)
     assert shared.alive() == sorted(genuine.values()), said
