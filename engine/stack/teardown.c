@@ -12,6 +12,7 @@
 #include "engine/run/run_provider.h"
 #include "engine/stack/destroy.h"
 #include "engine/stack/forget.h"
+#include "engine/trust/identity.h"
 
 #define GROUPS_MS (10 * 60 * 1000)
 #define TRIES 5 /* of a list that fails for a while, in a row */
@@ -269,12 +270,21 @@ static int end_machines(struct teardown *t, const struct resource_list *seen, in
     return -(int)t->asked.refusal.code;
 }
 
+/* A claim that an earlier run was making may show only now, and with it the stack's uid. */
+static int take_late(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+    char *ended = NULL;
+    int r = run->stack.uid == NULL ? identity_take(run, seen, &ended, err) : 0;
+    free(ended);
+    return r;
+}
+
 /* One round: lists, then destroys the layer that may go now. *ret_done: nothing is left to do. */
 static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *err) {
     struct run *run = t->run;
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     int64_t began_ms = clock_ms();
     int r = look_for_run(run, &seen, err);
+    if (r == 0) r = take_late(run, &seen, err);
     if (r == 0) r = end_unlisted(t, &seen, err);
     if (r != 0) return r;
     report_left(run, &seen, t->ret);

@@ -67,6 +67,7 @@ static struct {
     struct strv known;               /* the ids that prepare got of a stack with machines */
     void (*at_open)(void);           /* what somebody else does meanwhile */
     void (*at_create)(const struct create_req *req);
+    void (*at_list)(void);
     void (*at_destroy)(void);
 } cloud;
 
@@ -360,6 +361,7 @@ static int list_things(struct provider *p, const struct list_req *req, struct re
     bool other = p->ops == &provider_local;
     if (other && cloud.other_list_fails) return gp_fail(err, GP_EENDPOINT, "it does not answer");
     if (!other) cloud.lists++;
+    if (!other && cloud.at_list != NULL) cloud.at_list();
     bool from_here = cloud.list_fails_at > 0 && cloud.lists >= cloud.list_fails_at;
     if (!other && (cloud.list_fails || from_here))
         return gp_fail(err, cloud.list_code != GP_OK ? cloud.list_code : GP_EAUTH, "no credentials");

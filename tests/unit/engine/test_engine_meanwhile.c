@@ -78,8 +78,7 @@ static void test_a_deadline_that_moves_under_gc(void **state) {
     struct gc_result res = {0};
     assert_int_equal(launch(f, &err), 0);
     put_deadline(-600);
-    for (size_t i = 0; i < cloud.things.list.len; i++)
-        cloud.things.list.items[i].expires_s = f->run->stack.expires_s;
+    for (size_t i = 0; i < cloud.things.list.len; i++) cloud.things.list.items[i].expires_s = f->run->stack.expires_s;
     cloud.at_open = extend;
     sweep(f, &res);
     assert_true(opens >= 2);
@@ -93,11 +92,39 @@ static void test_a_deadline_that_moves_under_gc(void **state) {
     gc_result_clear(&res);
 }
 
+static void show_claim(void) {
+    if (cloud.lists != 2) return;
+    add_of(RES_GROUP, "sg-late", -1, "me", "t", "aaaaaaaaaaaaaaaa", clock_wall_s() + 600);
+    add_of(RES_INSTANCE, "i-late", 0, "me", "t", "aaaaaaaaaaaaaaaa", clock_wall_s() + 600);
+}
+
+/* A run was killed while it made the claim: neither this journal nor the first list has its uid. */
+static void test_a_claim_that_shows_while_down_looks(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct down_result res = {0};
+    struct intent in = {.uid = xstrdup("aaaaaaaaaaaaaaaa"),
+                        .provider = xstrdup("aws"),
+                        .kind = RES_GROUP,
+                        .claim = true,
+                        .slot_first = -1,
+                        .created_s = clock_wall_s() + 1};
+    assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
+    intent_clear(&in);
+    cloud.at_list = show_claim;
+    struct down_req req = {.spec = f->spec, .yes = true};
+    if (engine_down(f->e, &req, &res, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(res.destroyed, 2);
+    for (size_t i = 0; i < cloud.things.list.len; i++) assert_int_equal(cloud.things.list.items[i].state, RES_GONE);
+    down_result_clear(&res);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_ctrl_c_beside_planted_machines, setup, finish),
         cmocka_unit_test_setup_teardown(test_what_takes_the_place_of_a_node_given_back, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_deadline_that_moves_under_gc, setup, finish),
+        cmocka_unit_test_setup_teardown(test_a_claim_that_shows_while_down_looks, setup, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
