@@ -58,7 +58,7 @@ void job_leave_busy(struct job_whole *w) {
     if (run == NULL || run->stack.uid == NULL || !run_any_exists(run)) return;
     time_format_utc(until, sizeof until, run->stack.expires_s);
     GP_AUTO_FREE char *text = xasprintf(
-        "the nodes stay%s%s, because a node says that another job runs on it: 'gpuprov down %s' destroys them",
+        "the nodes stay%s%s, because a node reports that another job runs on it: 'gpuprov down %s' destroys them",
         run->stack.expires_s > 0 ? " until " : "", run->stack.expires_s > 0 ? until : "", w->spec->name);
     job_say(&w->s, EVENT_FAIL, text);
 }

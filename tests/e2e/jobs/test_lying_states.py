@@ -123,6 +123,6 @@ def test_a_node_that_says_it_is_busy_after_its_launch(gpuprov, tmp_path):
                      "true")
     said = gpuprov("run", spec, code=1)
     assert "another job runs there" in said.err, said.err
-    assert "the nodes stay until " in said.err and "because a node says that another job runs on it: 'gpuprov down train'" in said.err
+    assert "the nodes stay until " in said.err and "because a node reports that another job runs on it: 'gpuprov down train'" in said.err
     assert len(gpuprov.json("status")["stacks"][0]["nodes"]) == 1
     gpuprov("down", "train")
