@@ -32,9 +32,13 @@ static int read_deadline_again(struct run *run, struct gp_error *err) {
     return r;
 }
 
-static bool is_listed(const struct resource_list *l, const char *uid) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (str_eq(l->list.items[i].uid, uid)) return true;
+/* Images are kept for other stacks, and what has its uid and another name is a copy. */
+static bool is_listed(const struct resource_list *l, const struct stack *s) {
+    for (size_t i = 0; i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        if (r->kind != RES_IMAGE && r->kind != RES_SNAPSHOT && str_eq(r->uid, s->uid) && str_eq(r->stack, s->name))
+            return true;
+    }
     return false;
 }
 
@@ -93,7 +97,7 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
         over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
     }
     if (over && !launched) r = forget_adopted(run, err);
-    else if (over && !is_listed(&ret->kept, s->uid)) r = end_remembered(run, ret, err); /* else it has a later one */
+    else if (over && !is_listed(&ret->kept, s)) r = end_remembered(run, ret, err); /* else it has a later one */
     run_close(run);
     e->opts = saved;
     return r;
