@@ -251,6 +251,7 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
     if (r == 0 && (r = check_uid(run, req, err)) != 0) return r;
     if (r == 0) run_lock_destroys(run);
     bool looked = r == 0;
+    if (run != NULL) run->takes_late = req->uid == NULL && req->unit == NULL;
     int theirs = r == 0 && run->stack.uid != NULL && req->uid == NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
     ret->destroyed += theirs;

@@ -72,53 +72,85 @@ static bool is_left(const struct down_result *d, const char *id) {
     return false;
 }
 
+static bool has(const struct resource_list *l, const struct resource *r) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (strcmp(l->list.items[i].id, r->id) == 0) return true;
+    return false;
+}
+
+#define FARTHEST_S ((int64_t)31 * 86400) /* limits.ttl and extend allow 30 days */
+
 /* What the tags of the stack's machines say of its deadline. */
 struct told {
-    bool key;        /* the login key is at hand, which tells whether the stack wrote them */
-    bool member;     /* machines are the stack's by this journal */
-    int64_t moved_s; /* the journal's, or the latest one that a machine has: proven, or without the key just later */
-    int64_t
-        proven_s; /* the latest proven one; 0: none. A former one may have been put back, so the earliest says less */
+    bool key;         /* the login key is at hand, which tells whether the stack wrote them */
+    bool member;      /* machines are the stack's, by this journal or by their proof */
+    int64_t moved_s;  /* the journal's, or a later one: the latest proven; without the key the earliest of all nodes */
+    int64_t proven_s; /* the latest proven one; 0: none. A former one may have been put back */
 };
 
-static void hear(struct run *run, const struct stack *s, const struct resource *r, struct told *t) {
-    bool proven = t->key && trust_deadline(run, r);
-    bool moved = r->expires_s > s->expires_s && (proven || !t->key);
+static void hear(struct sweep *w, struct run *run, const struct stack *s, const struct resource *r, struct told *t) {
+    bool proven = t->key && trust_deadline(run, r), sane = r->expires_s <= w->time.later_s + FARTHEST_S;
+    bool moved = r->expires_s > s->expires_s && sane && (proven || !t->key);
+    int64_t one_s = moved ? r->expires_s : s->expires_s;
+    bool first = !t->member;
     t->member = true;
-    t->moved_s = GP_MAX(t->moved_s, moved ? r->expires_s : s->expires_s);
+    if (first || (t->key ? one_s > t->moved_s : one_s < t->moved_s)) t->moved_s = one_s;
     if (proven) t->proven_s = GP_MAX(t->proven_s, r->expires_s);
 }
 
+static bool is_of(const struct resource *r, const struct stack *s) {
+    return str_eq(r->uid, s->uid) && str_eq(r->stack, s->name) && str_eq(r->owner, s->owner);
+}
+
+/* Another controller with the key may have launched a node since: its proof tells. The machines of the list are marked
+ * accordingly. */
 static struct told hear_all(struct sweep *w, const struct stack *s) {
     struct told t = {0};
     struct run *run = NULL;
     struct engine_opts saved = w->e->opts;
     w->e->opts.owner = s->owner;
-    if (run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0) {
-        for (size_t i = 0; i < w->all.list.len; i++) {
-            const struct resource *r = &w->all.list.items[i];
-            if (!resource_is_machine(r) || !alive(r) || r->ours == OURS_NOT || !str_eq(r->uid, s->uid)) continue;
-            if (!t.member) t.key = run_has_proof_key(run); /* its agent may prompt, so only where it counts */
-            hear(run, s, r, &t);
-        }
+    bool open = run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0, asked = false;
+    for (size_t i = 0; open && i < w->all.list.len; i++) {
+        struct resource *r = &w->all.list.items[i];
+        if (!resource_is_machine(r) || !alive(r) || !str_eq(r->uid, s->uid)) continue;
+        if (r->ours == OURS_NOT && (r->proof[0] == '\0' || !is_of(r, s))) continue;
+        if (!asked) t.key = run_has_proof_key(run); /* its agent may prompt, so only where it counts */
+        asked = true;
+        trust_machine(run, r);
+        if (r->ours != OURS_NOT) hear(w, run, s, r, &t);
     }
     run_close(run);
     w->e->opts = saved;
     return t;
 }
 
+/* Whether this journal has machines of the stack alive that the list does not show. */
+static int has_others(const struct sweep *w, const struct stack *s, bool *ret, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    int r = journal_resources(w->e->journal, s->uid, &known, err);
+    for (size_t i = 0; i < known.list.len; i++)
+        if (alive(&known.list.items[i]) && resource_is_machine(&known.list.items[i]) &&
+            !has(&w->all, &known.list.items[i]))
+            *ret = true;
+    return r;
+}
+
 /* Whether this journal decides about the stack, and by which deadline. Of one whose nodes it has only adopted its own
  * deadline may come from an edited tag, so a proven one counts, and without the login key each machine's own tag. */
 static int judge_known(struct sweep *w, const struct stack *s, struct gc_group *ret, struct gp_error *err) {
-    bool launched = false;
+    bool launched = false, others = false;
     int r = trust_launched_here(w->e->journal, s->uid, &launched, err);
+    if (r == 0 && launched) r = has_others(w, s, &others, err);
     if (r != 0) return r;
     struct told t = hear_all(w, s);
+    ret->keyless = !t.key;
     ret->launched = launched;
     ret->adopted = !launched && t.key && t.member;
     /* another name or owner with its uid is a copy, which ends no more than itself */
     if ((!launched && !ret->adopted) || !str_eq(s->name, ret->of->stack) || !str_eq(s->owner, ret->of->owner)) return 0;
-    if (launched) ret->known_s = t.moved_s > 0 ? t.moved_s : s->expires_s;
+    /* its machines are at another place, and may have a later deadline: gc_journal looks at all of them */
+    if (launched && !t.member && others) return 0;
+    if (launched) ret->known_s = t.member ? t.moved_s : s->expires_s;
     else if (t.proven_s > 0) ret->known_s = GP_MAX(t.proven_s, s->expires_s);
     return 0;
 }
@@ -167,12 +199,6 @@ static int end_some(struct sweep *w, const struct resource_list *what, struct gp
     for (size_t i = 0; r == 0 && i < what->list.len; i++)
         r = journal_resource_gone(w->e->journal, what->list.items[i].provider, what->list.items[i].id, err);
     return r;
-}
-
-static bool has(const struct resource_list *l, const struct resource *r) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, r->id) == 0) return true;
-    return false;
 }
 
 static int judge(struct sweep *w, const struct resource *of, struct gc_group *group, struct gc_fate *now,

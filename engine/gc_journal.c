@@ -32,24 +32,34 @@ static int read_deadline_again(struct run *run, struct gp_error *err) {
     return r;
 }
 
-/* Images are kept for other stacks, and what has its uid and another name is a copy. */
-static bool is_listed(const struct resource_list *l, const struct stack *s) {
+/* Whether machines of it are kept. Images are for other stacks, and what has its uid and another name is a copy. */
+static bool is_kept(const struct resource_list *l, const struct stack *s) {
     for (size_t i = 0; i < l->list.len; i++) {
         const struct resource *r = &l->list.items[i];
-        if (r->kind != RES_IMAGE && r->kind != RES_SNAPSHOT && str_eq(r->uid, s->uid) && str_eq(r->stack, s->name))
-            return true;
+        if (resource_is_machine(r) && str_eq(r->uid, s->uid) && str_eq(r->stack, s->name)) return true;
     }
     return false;
 }
 
-/* What was destroyed without being listed, by its record. */
+static void drop(struct resource_list *l, const char *id) {
+    size_t n = 0;
+    for (size_t i = 0; i < l->list.len; i++) {
+        if (strcmp(l->list.items[i].id, id) == 0) resource_clear(&l->list.items[i]);
+        else l->list.items[n++] = l->list.items[i];
+    }
+    l->list.len = n;
+}
+
+/* What was destroyed after the lists were swept, by its record. */
 static void add_ended(const struct resource_list *known, const struct down_result *gone, struct gc_result *ret) {
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
-        if (strv_has(&gone->asked, k->id) && !has(&gone->left, k->id) && !has(&ret->ended, k->id))
-            resource_list_add(&ret->ended, k);
+        if (!strv_has(&gone->asked, k->id) || has(&gone->left, k->id) || has(&ret->ended, k->id)) continue;
+        resource_list_add(&ret->ended, k);
+        drop(&ret->kept, k->id);
     }
-    for (size_t i = 0; i < gone->left.list.len; i++) resource_list_add(&ret->kept, &gone->left.list.items[i]);
+    for (size_t i = 0; i < gone->left.list.len; i++)
+        if (!has(&ret->kept, gone->left.list.items[i].id)) resource_list_add(&ret->kept, &gone->left.list.items[i]);
 }
 
 static int end_remembered(struct run *run, struct gc_result *ret, struct gp_error *err) {
@@ -97,7 +107,7 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
         over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
     }
     if (over && !launched) r = forget_adopted(run, err);
-    else if (over && !is_listed(&ret->kept, s)) r = end_remembered(run, ret, err); /* else it has a later one */
+    else if (over && !is_kept(&ret->kept, s)) r = end_remembered(run, ret, err); /* else it has a later one */
     run_close(run);
     e->opts = saved;
     return r;

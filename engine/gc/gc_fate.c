@@ -35,7 +35,7 @@ static void of_launched(const struct gc_group *g, int64_t now_s, struct gc_fate 
     ret->whole = g->known_s > 0 && now_s >= g->known_s;
     for (size_t i = 0; !ret->whole && i < g->all->list.len; i++) {
         const struct resource *r = &g->all->list.items[i];
-        bool unproven = resource_is_machine(r) && r->ours == OURS_NOT;
+        bool unproven = resource_is_machine(r) && r->ours == OURS_NOT && !(g->keyless && r->proof[0] != '\0');
         if (gc_fate_in_group(r, g->of) && unproven && is_over(r, now_s)) vec_push(&ret->some.list, *r);
     }
 }

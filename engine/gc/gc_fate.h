@@ -13,6 +13,7 @@ struct gc_group {
     bool launched;   /* this journal launched nodes of it */
     bool adopted;    /* else: it has nodes that this journal has adopted, and the login key is at hand */
     int64_t known_s; /* then its deadline, wall; 0: none that is certain, or the group has another name or owner */
+    bool keyless;    /* the login key is not at hand, so a tag that may be a proof tells nothing */
     bool complete;   /* every place of the provider was listed */
     const struct intent_list *stones; /* of all stacks that `down` destroyed */
 };

@@ -74,6 +74,7 @@ struct run {
 
     /* how the verb treats failures (ending.h) */
     bool ending;               /* down, gc: a failure does not stop the destruction of the rest */
+    bool takes_late;           /* down, of whatever has the name: also what shows while it looks */
     bool named_only;           /* down, of an earlier stack: only resources whose tags have the stack's name */
     bool plans;                /* plan: it changes nothing */
     bool shows_unproven;       /* as of the last reconcile: unproven machines are nodes where there is no other */

@@ -270,11 +270,20 @@ static int end_machines(struct teardown *t, const struct resource_list *seen, in
     return -(int)t->asked.refusal.code;
 }
 
-/* A claim that an earlier run was making may show only now, and with it the stack's uid. */
-static int take_late(struct run *run, const struct resource_list *seen, struct gp_error *err) {
+/* A claim that an earlier run was making may show only now, and with it the stack's uid. If it is another run's, that
+ * one may be launching. */
+static int take_late(struct teardown *t, const struct resource_list *seen, struct gp_error *err) {
+    struct run *run = t->run;
+    struct intent_list own = {0};
     char *ended = NULL;
-    int r = run->stack.uid == NULL ? identity_take(run, seen, &ended, err) : 0;
+    if (run->stack.uid != NULL || !run->takes_late) return 0;
+    int r = identity_take(run, seen, &ended, err);
     free(ended);
+    if (r != 0 || run->stack.uid == NULL) return r;
+    r = journal_intents(run->e->journal, run->stack.uid, ~0u, &own, err);
+    if (own.list.len == 0) t->settle_until_ms = clock_deadline(run_settle_ms(run));
+    t->quiet = t->clean = 0;
+    intent_list_clear(&own);
     return r;
 }
 
@@ -284,7 +293,7 @@ static int teardown_round(struct teardown *t, bool *ret_done, struct gp_error *e
     GP_AUTO_RESOURCES struct resource_list seen = {0};
     int64_t began_ms = clock_ms();
     int r = look_for_run(run, &seen, err);
-    if (r == 0) r = take_late(run, &seen, err);
+    if (r == 0) r = take_late(t, &seen, err);
     if (r == 0) r = end_unlisted(t, &seen, err);
     if (r != 0) return r;
     report_left(run, &seen, t->ret);

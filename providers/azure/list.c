@@ -410,7 +410,8 @@ static void recall_ids(const struct list_req *req, struct resource_list *all) {
         struct resource *r = &all->list.items[i];
         for (size_t k = 0; req->known != NULL && r->kind == RES_INSTANCE && k < req->known->list.len; k++) {
             const struct resource *known = &req->known->list.items[k];
-            if (known->kind == RES_INSTANCE && known->state != RES_GONE && azure_handle_same(known->id, r->id))
+            if (known->kind == RES_INSTANCE && known->state != RES_GONE && known->ours != OURS_NOT &&
+                azure_handle_same(known->id, r->id))
                 resource_set(&r->id, known->id);
         }
     }

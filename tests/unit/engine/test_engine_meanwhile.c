@@ -92,6 +92,43 @@ static void test_a_deadline_that_moves_under_gc(void **state) {
     gc_result_clear(&res);
 }
 
+/* A machine of another controller with the key, which this journal does not have: in place of i-N, or of all. */
+static void replace_by_proven(struct fixture *f, bool all, int64_t expires_s, int64_t tag_s) {
+    for (size_t i = 0; i < cloud.things.list.len; i++) {
+        struct resource *r = &cloud.things.list.items[i];
+        if (strcmp(r->id, "i-1") == 0 || (all && strcmp(r->id, "i-0") == 0)) r->state = RES_GONE;
+    }
+    struct resource *r = add(RES_INSTANCE, "i-other", &f->run->stack, 1);
+    r->expires_s = expires_s;
+    prove(&f->run->proof, r);
+    r->expires_s = tag_s;
+}
+
+/* gc knows it by its proof: an edited deadline does not end it, and its own later one is the stack's. */
+static void test_gc_of_a_node_that_another_controller_launched(void **state) {
+    struct fixture *f = now = *state;
+    struct gp_error err = {0};
+    struct gc_result res = {0};
+    assert_int_equal(launch(f, &err), 0);
+    replace_by_proven(f, false, f->run->stack.expires_s, clock_wall_s() - 600);
+    sweep(f, &res);
+    assert_true(runs("i-0") && runs("i-other"));
+    gc_result_clear(&res);
+}
+
+static void test_gc_of_a_stack_that_another_controller_extended(void **state) {
+    struct fixture *f = now = *state;
+    struct gp_error err = {0};
+    struct gc_result res = {0};
+    assert_int_equal(launch(f, &err), 0);
+    int64_t later_s = clock_wall_s() + 7200;
+    replace_by_proven(f, true, later_s, later_s);
+    put_deadline(-600);
+    sweep(f, &res);
+    assert_true(runs("i-other"));
+    gc_result_clear(&res);
+}
+
 static void show_claim(void) {
     if (cloud.lists != 2) return;
     add_of(RES_GROUP, "sg-late", -1, "me", "t", "aaaaaaaaaaaaaaaa", clock_wall_s() + 600);
@@ -125,6 +162,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_takes_the_place_of_a_node_given_back, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_deadline_that_moves_under_gc, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_claim_that_shows_while_down_looks, setup, finish),
+        cmocka_unit_test_setup_teardown(test_gc_of_a_node_that_another_controller_launched, setup, finish),
+        cmocka_unit_test_setup_teardown(test_gc_of_a_stack_that_another_controller_extended, setup, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
