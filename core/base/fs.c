@@ -174,7 +174,7 @@ int fs_write_output(const char *path, const void *data, size_t n, unsigned mode,
     bool exists = stat(path, &st) == 0;
     if (!exists && errno != ENOENT) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
     int r = follow_links(path, exists, &target, err);
-    if (r != 0) return r;
+    if (r != 0 || target == NULL) return r;
     /* a link in /proc/self/fd may name no path: it is opened itself, as a device is */
     if (!exists || (S_ISREG(st.st_mode) && fs_exists(target))) return fs_write_atomic(target, data, n, mode, err);
     GP_AUTO_FD int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | (str_eq(path, target) ? O_NOFOLLOW : 0));
