@@ -4,10 +4,10 @@
 #include "base/gp_base.h"
 
 #include "engine/engine.h"
+#include "engine/internal.h"
 
 #include "engine/gc/gc_clock.h"
 #include "engine/gc/gc_fate.h"
-#include "engine/gc_journal.h"
 #include "engine/images.h"
 #include "engine/run/ending.h"
 #include "engine/run/lock.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stacks of the journal that are past their deadline (gc_journal.h). Runs in the verb's thread. */
+/* The stacks of the journal that are past their deadline (internal.h). Runs in the verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/gc_journal.h"
-
+#include "engine/gc/gc_clock.h"
+#include "engine/internal.h"
 #include "engine/run/lock.h"
 #include "engine/run/notify.h"
 #include "engine/run/run_event.h"

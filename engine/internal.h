@@ -17,4 +17,11 @@ void engine_note_resource(struct engine *e, const struct resource *r, bool there
 struct notify *notify_new(void);
 void notify_free(struct notify *n);
 
+/* The journal's part of gc, after the lists were swept: ends what is left of each stack of this provider (NULL: of all)
+ * that is past the journal's deadline, and of which no machine is kept, and forgets it. Adds to ret->ended and
+ * ret->kept. Warns of stacks that have spent most of what their spec allows. */
+struct gc_clocks;
+int gc_journal(struct engine *e, const char *provider, const struct gc_clocks *clocks, struct gc_result *ret,
+               struct gp_error *err);
+
 #endif
