@@ -89,9 +89,10 @@ static int forget_adopted(struct run *run, struct gp_error *err) {
     return forget_stack(run, err);
 }
 
-/* A stack of the journal past its deadline: verifies that it is gone, destroys the rest, and forgets it. */
-static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const struct stack *s, struct gc_result *ret,
-                         struct gp_error *err) {
+/* launched: by this journal, some of it. A stack of the journal past its deadline: verifies that it is gone, destroys the
+ * rest, and forgets it. */
+static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const struct stack *s, bool launched,
+                         struct gc_result *ret, struct gp_error *err) {
     struct run *run = NULL;
     struct engine_opts saved = e->opts;
     e->opts.owner = s->owner;
@@ -100,11 +101,12 @@ static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const
     if (r == 0) r = read_deadline_again(run, err);
     if (r == 0) r = adopt_stack(run, NULL, err);
     /* the deadline is in the cloud's time: this machine's clock may be wrong by hours */
-    bool over = false, launched = false;
-    if (r == 0) r = trust_launched_here(e->journal, s->uid, &launched, err);
+    bool over = false;
     if (r == 0 && str_eq(run->stack.uid, s->uid)) {
         int64_t local_s = clock_wall_s(), skew_s = run_cloud_s(run, run->stack.provider) - local_s;
-        over = gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
+        over = run->stack.expires_s == 0
+                   ? !launched /* adopted, and nothing proved its deadline */
+                   : gc_time_of(clocks, run->stack.provider, skew_s, local_s).now_s >= run->stack.expires_s;
     }
     if (over && !launched) r = forget_adopted(run, err);
     else if (over && !is_kept(&ret->kept, s)) r = end_remembered(run, ret, err); /* else it has a later one */
@@ -136,9 +138,12 @@ int gc_journal(struct engine *e, const char *provider, const struct gc_clocks *c
         e->opts.owner = s->owner;
         if (mine && asked) warn_of_cost(e, s->name);
         e->opts = saved;
-        if (!mine || !asked || s->expires_s == 0 || clock_wall_s() < s->expires_s) continue;
+        if (!mine || !asked || clock_wall_s() < s->expires_s) continue;
         struct gp_error why = {0};
-        int one = gc_remembered(e, clocks, s, ret, &why);
+        bool launched = false;
+        int one = trust_launched_here(e->journal, s->uid, &launched, &why);
+        if (launched && s->expires_s == 0) continue; /* hosts: they have none */
+        if (one == 0) one = gc_remembered(e, clocks, s, launched, ret, &why);
         if (one != 0 && first == 0) {
             first = one;
             if (err != NULL) *err = why;

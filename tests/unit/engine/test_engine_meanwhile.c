@@ -129,6 +129,26 @@ static void test_gc_of_a_stack_that_another_controller_extended(void **state) {
     gc_result_clear(&res);
 }
 
+/* An adopted stack whose deadline nothing proved is forgotten when nothing of it is there, and not before. */
+static void test_gc_forgets_a_stack_without_a_deadline(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct gc_result res = {0};
+    struct stack_list left = {0};
+    struct stack s = {
+        .owner = "me", .name = "t", .uid = "aaaaaaaaaaaaaaaa", .provider = "aws", .region = "r1", .spec_hash = ""};
+    assert_int_equal(journal_stack_put(f->e->journal, &s, NULL, &err), 0);
+    add_of(RES_INSTANCE, "i-0", 0, "me", "t", s.uid, clock_wall_s() + 600);
+    for (size_t there = 2; there-- > 0;) {
+        if (there == 0) cloud.things.list.items[0].state = RES_GONE;
+        sweep(f, &res);
+        gc_result_clear(&res);
+        assert_int_equal(journal_stacks(f->e->journal, &left, &err), 0);
+        assert_int_equal(left.list.len, there);
+        stack_list_clear(&left);
+    }
+}
+
 static void show_claim(void) {
     if (cloud.lists != 2) return;
     add_of(RES_GROUP, "sg-late", -1, "me", "t", "aaaaaaaaaaaaaaaa", clock_wall_s() + 600);
@@ -161,6 +181,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_ctrl_c_beside_planted_machines, setup, finish),
         cmocka_unit_test_setup_teardown(test_what_takes_the_place_of_a_node_given_back, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_deadline_that_moves_under_gc, setup, finish),
+        cmocka_unit_test_setup_teardown(test_gc_forgets_a_stack_without_a_deadline, setup, finish),
         cmocka_unit_test_setup_teardown(test_a_claim_that_shows_while_down_looks, setup, finish),
         cmocka_unit_test_setup_teardown(test_gc_of_a_node_that_another_controller_launched, setup, finish),
         cmocka_unit_test_setup_teardown(test_gc_of_a_stack_that_another_controller_extended, setup, finish),
