@@ -89,8 +89,8 @@ static int forget_adopted(struct run *run, struct gp_error *err) {
     return forget_stack(run, err);
 }
 
-/* launched: by this journal, some of it. A stack of the journal past its deadline: verifies that it is gone, destroys the
- * rest, and forgets it. */
+/* A stack of the journal past its deadline: verifies that it is gone, destroys the rest, and forgets it. launched: this
+ * journal launched some of it. */
 static int gc_remembered(struct engine *e, const struct gc_clocks *clocks, const struct stack *s, bool launched,
                          struct gc_result *ret, struct gp_error *err) {
     struct run *run = NULL;
