@@ -66,18 +66,6 @@ static int open_its_others(struct run *run, struct gp_error *err) {
     return r;
 }
 
-static bool is_left(const struct down_result *d, const char *id) {
-    for (size_t i = 0; i < d->left.list.len; i++)
-        if (strcmp(d->left.list.items[i].id, id) == 0) return true;
-    return false;
-}
-
-static bool has(const struct resource_list *l, const struct resource *r) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, r->id) == 0) return true;
-    return false;
-}
-
 #define FARTHEST_S ((int64_t)31 * 86400) /* limits.ttl and extend allow 30 days */
 
 /* What the tags of the stack's machines say of its deadline. */
@@ -130,7 +118,7 @@ static int has_others(const struct sweep *w, const struct stack *s, bool *ret, s
     int r = journal_resources(w->e->journal, s->uid, &known, err);
     for (size_t i = 0; i < known.list.len; i++)
         if (alive(&known.list.items[i]) && resource_is_machine(&known.list.items[i]) &&
-            !has(&w->all, &known.list.items[i]))
+            !resource_list_has(&w->all, known.list.items[i].id))
             *ret = true;
     return r;
 }
@@ -271,12 +259,13 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         if (!gc_fate_in_group(res, of)) continue;
-        bool ends = now.whole || has(&now.some, res), held = !ends && (later.whole || has(&later.some, res));
+        bool ends = now.whole || resource_list_has(&now.some, res->id),
+             held = !ends && (later.whole || resource_list_has(&later.some, res->id));
         if (held) strv_add(&w->held, res->id);
         w->held_billed = w->held_billed || (held && res->billed);
         struct resource shown = *res; /* with the deadline that decides: its tag may have another */
         if (!ends && group.known_s > 0) shown.expires_s = group.known_s;
-        resource_list_add(ends && r == 0 && !is_left(&down, res->id) ? &ret->ended : &ret->kept, &shown);
+        resource_list_add(ends && r == 0 && !resource_list_has(&down.left, res->id) ? &ret->ended : &ret->kept, &shown);
     }
     vec_free(&now.some.list);
     vec_free(&later.some.list);

@@ -16,12 +16,6 @@
 #include "engine/stack/teardown.h"
 #include "engine/trust/trust.h"
 
-static bool has(const struct resource_list *l, const char *id) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, id) == 0) return true;
-    return false;
-}
-
 /* The stack was read before its lock was held, and an `extend` may have moved its deadline since. */
 static int read_deadline_again(struct run *run, struct gp_error *err) {
     struct stack_list all = {0};
@@ -54,12 +48,15 @@ static void drop(struct resource_list *l, const char *id) {
 static void add_ended(const struct resource_list *known, const struct down_result *gone, struct gc_result *ret) {
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
-        if (!strv_has(&gone->asked, k->id) || has(&gone->left, k->id) || has(&ret->ended, k->id)) continue;
+        if (!strv_has(&gone->asked, k->id) || resource_list_has(&gone->left, k->id) ||
+            resource_list_has(&ret->ended, k->id))
+            continue;
         resource_list_add(&ret->ended, k);
         drop(&ret->kept, k->id);
     }
     for (size_t i = 0; i < gone->left.list.len; i++)
-        if (!has(&ret->kept, gone->left.list.items[i].id)) resource_list_add(&ret->kept, &gone->left.list.items[i]);
+        if (!resource_list_has(&ret->kept, gone->left.list.items[i].id))
+            resource_list_add(&ret->kept, &gone->left.list.items[i]);
 }
 
 static int end_remembered(struct run *run, struct gc_result *ret, struct gp_error *err) {

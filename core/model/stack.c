@@ -128,6 +128,12 @@ void resource_list_add(struct resource_list *to, const struct resource *r) {
     vec_push(&to->list, copy);
 }
 
+bool resource_list_has(const struct resource_list *l, const char *id) {
+    for (size_t i = 0; i < l->list.len; i++)
+        if (strcmp(l->list.items[i].id, id) == 0) return true;
+    return false;
+}
+
 bool resource_is_machine(const struct resource *r) { return r->kind == RES_INSTANCE || r->kind == RES_HOST; }
 
 void resource_list_clear(struct resource_list *l) {

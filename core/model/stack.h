@@ -114,6 +114,7 @@ void resource_set(char **field, const char *value); /* frees, copies; NULL becom
 void resource_clear(struct resource *r);
 void resource_copy(struct resource *to, const struct resource *from);
 void resource_list_add(struct resource_list *to, const struct resource *r); /* a copy */
+bool resource_list_has(const struct resource_list *l, const char *id);
 void resource_list_clear(struct resource_list *l);
 /* A node's machine: an instance, or a host that existed before. */
 bool resource_is_machine(const struct resource *r);

@@ -141,12 +141,6 @@ bool account_has(const struct provider *p, const struct resource *r) {
     return p->account_is_key || is_account(p, r->account);
 }
 
-static bool listed(const struct resource_list *seen, const char *id) {
-    for (size_t i = 0; i < seen->list.len; i++)
-        if (strcmp(seen->list.items[i].id, id) == 0) return true;
-    return false;
-}
-
 /* The first thing that is in another account. */
 struct elsewhere {
     char *what, *account; /* NULL: there is none */
@@ -165,7 +159,7 @@ static int look_at_resources(const struct run *run, const struct provider *p, co
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (strcmp(k->provider, p->ops->name) != 0) continue;
-        bool same = str_eq(k->account, p->account) || (seen != NULL && listed(seen, k->id));
+        bool same = str_eq(k->account, p->account) || (seen != NULL && resource_list_has(seen, k->id));
         e->shown = e->shown || (p->account_is_key && same);
         if (e->what != NULL || k->state == RES_GONE || is_account(p, k->account)) continue;
         e->what = xstrdup(k->id);

@@ -153,12 +153,6 @@ struct teardown {
     int64_t deadline_ms, groups_until_ms, settle_until_ms, claim_until_ms;
 };
 
-static bool listed(const struct resource_list *seen, const struct resource *r) {
-    for (size_t i = 0; i < seen->list.len; i++)
-        if (strcmp(seen->list.items[i].id, r->id) == 0) return true;
-    return false;
-}
-
 /* The journal has it from tags that it had once: without them it may be anybody's. */
 static bool is_hearsay(const struct resource *r) { return resource_is_machine(r) && r->ours == OURS_NOT; }
 
@@ -171,7 +165,8 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen, st
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     struct resource_list missing = {0};
     for (size_t i = 0; r == 0 && i < known.list.len; i++)
-        if (alive(&known.list.items[i]) && !is_hearsay(&known.list.items[i]) && !listed(seen, &known.list.items[i]) &&
+        if (alive(&known.list.items[i]) && !is_hearsay(&known.list.items[i]) &&
+            !resource_list_has(seen, known.list.items[i].id) &&
             look_allows(run->e, known.list.items[i].provider, known.list.items[i].region))
             vec_push(&missing.list, known.list.items[i]); /* borrowed */
     if (r == 0 && missing.list.len > 0) {
@@ -212,12 +207,12 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
         const struct resource *k = &known.list.items[i];
         if (lives(seen, k->id)) continue;
         if (!look_is_seen(run, k->provider, k->region)) { /* its absence from the list proves nothing */
-            if (alive(k) && !listed(seen, k)) resource_list_add(&t->ret->left, k);
+            if (alive(k) && !resource_list_has(seen, k->id)) resource_list_add(&t->ret->left, k);
             continue;
         }
         strv_add(&absent, k->id);
         if (!settled || !strv_has(&t->absent, k->id)) {
-            if (alive(k) && !listed(seen, k)) resource_list_add(&t->ret->left, k);
+            if (alive(k) && !resource_list_has(seen, k->id)) resource_list_add(&t->ret->left, k);
             continue;
         }
         engine_note_resource(run->e, k, false);

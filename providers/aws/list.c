@@ -219,12 +219,6 @@ int aws_list_volumes(struct aws *a, const char *region, const struct aws_wanted 
 
 #define IDS_MAX 200 /* values of one filter */
 
-static bool has_id(const struct resource_list *l, const char *id) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, id) == 0) return true;
-    return false;
-}
-
 /* Machines in the journal whose tags were changed: a filter by id finds them and ignores unknown ids. */
 static int list_by_id(struct aws *a, const char *region, const struct resource_list *known, struct resource_list *ret,
                       struct gp_error *err) {
@@ -237,7 +231,7 @@ static int list_by_id(struct aws *a, const char *region, const struct resource_l
         aws_param(&body, "Filter.1.Name", "instance-id");
         for (; i < known->list.len && n < IDS_MAX; i++) {
             const struct resource *k = &known->list.items[i];
-            if (k->kind != RES_INSTANCE || !str_eq(k->region, region) || has_id(ret, k->id)) continue;
+            if (k->kind != RES_INSTANCE || !str_eq(k->region, region) || resource_list_has(ret, k->id)) continue;
             if (form_ec2_id(k->id, "i-")) aws_paramf(&body, k->id, "Filter.1.Value.%zu", ++n);
         }
         if (n > 0)
@@ -254,7 +248,7 @@ static int list_by_uid(struct aws *a, const char *region, const struct list_req 
     int r = aws_list_instances(a, region, &w, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         struct resource copy = {0};
-        if (has_id(ret, all.list.items[i].id)) continue;
+        if (resource_list_has(ret, all.list.items[i].id)) continue;
         resource_copy(&copy, &all.list.items[i]);
         vec_push(&ret->list, copy);
     }
