@@ -9,8 +9,12 @@ import time
 
 import ec2
 import openstack
+import pytest
+from openstack_lab import OpenStack
 
 FROM = "198.51.100.0/24"
+MARKS = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
+         pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
 
 
 def spec(folder, name="contract", file="spec.yaml", offer=None, **more):
@@ -127,3 +131,19 @@ def quota(cloud, **values):
     """Sets nova's quota of the project gpu, as its operator does."""
     admin, mine = Eye(cloud, "admin").c, Eye(cloud).c
     admin.compute.put("/os-quota-sets/" + mine.current_project_id, json={"quota_set": {**values, "force": True}})
+
+
+@pytest.fixture(name="cloud", scope="module")
+def cloud_fixture(tmp_path_factory):
+    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
+        yield running
+
+
+@pytest.fixture(name="eye")
+def eye_fixture(cloud):
+    """Fails a test that left something, and takes it away for the next one."""
+    seen = Eye(cloud)
+    yield seen
+    left = seen.left()
+    seen.wipe()
+    assert left == []

@@ -5,30 +5,12 @@ import json
 import signal
 import subprocess
 
-import pytest
-from openstack_lab import OpenStack
-from openstack_world import DRIVE, FROM, Drive, Eye, environment, quota, spec
+from openstack_world import DRIVE, FROM, MARKS, Drive, Eye, environment, quota, spec
+from openstack_world import cloud_fixture, eye_fixture  # noqa: F401  # fixtures
 from test_provider_contract import run_contract
 from waiting import wait_for
 
-pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
-              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
-        yield running
-
-
-@pytest.fixture
-def eye(cloud):
-    """Fails a test that left something, and takes it away for the next one."""
-    seen = Eye(cloud)
-    yield seen
-    left = seen.left()
-    seen.wipe()
-    assert left == []
+pytestmark = MARKS
 
 
 def test_contract(cloud, eye, tmp_path):

@@ -2,28 +2,13 @@
 """A colleague in the project of a real OpenStack makes servers of his own with copied tags of a stack, while a launch of that
 stack has no reply. The other clouds are in test_copied_tags_clouds.py."""
 import proofs
-import pytest
-from openstack_lab import OpenStack
 from openstack_relay import Relay
-from openstack_world import Drive, Eye, environment, spec
+from openstack_world import MARKS, Drive, Eye, environment, spec
+from openstack_world import cloud_fixture, eye_fixture  # noqa: F401  # fixtures
 from waiting import wait_for
 
-pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
-              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
+pytestmark = MARKS
 NEW, LIST = r"^POST /p8774/v2.1/servers$", r"^GET /p8774/v2.1/servers/detail"
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
-        yield running
-
-
-@pytest.fixture
-def eye(cloud):
-    seen = Eye(cloud)
-    yield seen
-    seen.wipe()
 
 
 def copy(cloud, one, **changed):

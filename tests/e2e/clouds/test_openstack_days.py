@@ -13,30 +13,14 @@ import openstack
 import pytest
 from killing import settle
 from mock import certificate  # noqa: UP026  # tests/clouds/mock.py
-from openstack_lab import OpenStack
 from openstack_relay import Relay, error
-from openstack_world import FROM, Drive, Eye, environment, spec
+from openstack_world import FROM, MARKS, Drive, Eye, environment, spec
+from openstack_world import cloud_fixture, eye_fixture  # noqa: F401  # fixtures
 from test_provider_contract import CASES, LATE_REFUSALS, REFUSALS, run_contract
 
-pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
-              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
+pytestmark = MARKS
 CHANGES = "^(POST|PUT|DELETE)"
 NEW, LIST = r"^POST /p8774/v2.1/servers$", r"^GET /p8774/v2.1/servers/detail"
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
-        yield running
-
-
-@pytest.fixture
-def eye(cloud):
-    seen = Eye(cloud)
-    yield seen
-    left = seen.left()
-    seen.wipe()
-    assert left == []
 
 
 def without(member):

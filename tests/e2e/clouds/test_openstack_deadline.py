@@ -10,34 +10,18 @@ import subprocess
 import uuid
 
 import pytest
-from openstack_lab import OpenStack
 from openstack_relay import Relay, error
-from openstack_world import FROM, Eye, environment, spec
+from openstack_world import FROM, MARKS, Eye, environment, spec
+from openstack_world import cloud_fixture, eye_fixture  # noqa: F401  # fixtures
 from waiting import wait_for
 
-pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.long,
-              pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")]  # of the SDK
+pytestmark = MARKS
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "templates/cloud-init/end-openstack.sh"
 NEW = r"^POST /p5000/v3/users/[^/]*/application_credentials$"
 READ = r"^GET /p5000/v3/users/[^/]*/application_credentials$"
 OFFER = {"role": "self-delete", "instance_type": "cpu.small"}
 LIMITS = {"ttl": "1h"}  # without `unattended: accept`
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory):
-    with OpenStack(tmp_path_factory.mktemp("openstack")) as running:
-        yield running
-
-
-@pytest.fixture
-def eye(cloud):
-    seen = Eye(cloud)
-    yield seen
-    left = seen.left()
-    seen.wipe()
-    assert left == []
 
 
 class Run:
