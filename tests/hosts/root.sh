@@ -19,6 +19,10 @@ begin() {
     new=$dir/$folder.new
     root=$new
     log=$dir/$folder.log
+    # debootstrap that was ended in the middle leaves its mounts
+    while read -r _ at _; do
+        case $at in "$new"/*) umount "$at" ;; esac
+    done </proc/mounts
     rm -rf --one-file-system "$new" "${dir:?}/$folder" "$dir/$folder.stamp"
     : >"$log"
 }
