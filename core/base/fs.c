@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { PIPE_WAIT_MS = 30000, LINKS_MAX = 40 };
@@ -37,12 +39,22 @@ static int read_failed(const char *path, int errnum, struct gp_error *err) {
     return r;
 }
 
+/* A named pipe that nobody has opened for writing yet reads like an empty file. The pipe of a shell has had its writer:
+ * if that is gone, it is empty. */
+static bool has_writer(int fd) {
+    struct statfs fs;
+    if (fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC) return true;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, PIPE_WAIT_MS) > 0;
+}
+
 int fs_read(const char *path, size_t max, struct str *ret, struct gp_error *err) {
     str_add_mem(ret, "", 0); /* whatever happens, it is a string */
     GP_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) return read_failed(path, errno, err);
     if (S_ISDIR(st.st_mode)) return read_failed(path, EISDIR, err);
+    if (S_ISFIFO(st.st_mode) && !has_writer(fd)) return read_failed(path, ETIMEDOUT, err);
     char buf[16384];
     size_t total = 0;
     for (;;) {

@@ -98,6 +98,23 @@ def test_a_spec_from_a_slow_pipe(gpuprov):
     assert "stack 'try'" in out
 
 
+def test_a_spec_from_a_named_pipe_whose_writer_comes_later(gpuprov, tmp_path):
+    fifo = tmp_path / "spec"
+    os.mkfifo(fifo)
+    p = gpuprov.popen("check", fifo)
+
+    write = None
+    while write is None and p.poll() is None:  # ENXIO: gpuprov has not opened it yet
+        with contextlib.suppress(OSError):
+            write = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    assert write is not None, p.communicate()
+    os.write(write, GOOD.encode())
+    os.close(write)
+    out, err = p.communicate(timeout=120)
+    assert p.returncode == 0, err
+    assert "stack 'try'" in out
+
+
 def test_nothing_of_a_broken_spec_steers_the_terminal(gpuprov, tmp_path):
     path = tmp_path / "bin.yaml"
     path.write_bytes(b"a: \x00\xff\xc3\x9b\x1b[31m\xc2\x9b\xe4\xb8\xad\x80\n")
