@@ -144,40 +144,84 @@ static bool is_planted(const char *folder, const struct stat *link) {
     return stat(folder, &st) != 0 || (st.st_mode & S_IWOTH) != 0;
 }
 
-/* What the link at `path` names, from the same place as the path. NULL with errno. Caller frees. */
-static char *link_target(const char *folder, const char *path) {
-    GP_AUTO_FREE char *named = xcalloc(1, PATH_MAX);
-    ssize_t n = readlink(path, named, PATH_MAX - 1);
-    return n >= 0 ? fs_join(folder, named) : NULL;
-}
-
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
 }
 
-static int not_followed(const char *path, const char *link, struct gp_error *err) {
-    return gp_fail(err, GP_EIO, "could not write '%s': '%s' is a link of another user: give another path", path, link);
+static int not_written(const char *path, const char *what, const char *is, struct gp_error *err) {
+    return gp_fail(err, GP_EIO, "could not write '%s': '%s' is %s of another user: give another path", path, what, is);
 }
 
-/* Follows the links at path by hand, so that nobody can put another one there between the look and the writing.
- * exists: stat found something behind them. Caller frees *ret. */
-static int follow_links(const char *path, bool exists, char **ret, struct gp_error *err) {
-    GP_AUTO_FREE char *at = xstrdup(path);
-    GP_AUTO_FREE char *others = NULL;
-    struct stat st;
-    for (int links = 0; lstat(at, &st) == 0 && S_ISLNK(st.st_mode); links++) {
-        GP_AUTO_FREE char *folder = folder_of(at), *next = link_target(folder, at);
-        if (links == LINKS_MAX) errno = ELOOP;
-        if (links == LINKS_MAX || next == NULL) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-        if (is_planted(folder, &st)) return not_followed(path, at, err);
-        if (!is_own(&st) && others == NULL) others = xstrdup(at);
-        free(at);
-        at = GP_STEAL(next);
-    }
-    if (!exists && others != NULL) return not_followed(path, others, err);
-    *ret = GP_STEAL(at);
+/* A path whose links are followed by hand, so that nobody can put another one there between the look and the writing. */
+struct way {
+    const char *path;
+    struct str at; /* reached, without links */
+    char *left;    /* still to go */
+    char *others;  /* the last part is this link, of another user; NULL: none */
+    int links;
+};
+
+/* at ends with a link, which begins at `from`, behind `slashes` slashes; rest: of the way behind it. */
+static int way_follow(struct way *w, const struct stat *link, size_t from, size_t slashes, const char *rest,
+                      struct gp_error *err) {
+    GP_AUTO_FREE char *named = xcalloc(1, PATH_MAX);
+    GP_AUTO_FREE char *folder = from > 0 ? xstrndup(w->at.s, from) : xstrdup(slashes > 0 ? "/" : ".");
+    if (readlink(w->at.s, named, PATH_MAX - 1) < 0 || ++w->links > LINKS_MAX)
+        return gp_fail_errno(err, GP_EIO, w->links > LINKS_MAX ? ELOOP : errno, "could not write '%s'", w->path);
+    if (is_planted(folder, link)) return not_written(w->path, w->at.s, "a link", err);
+    if (!is_own(link) && rest[0] == '\0' && w->others == NULL) w->others = xstrdup(w->at.s);
+    char *left = xasprintf("%s%s%s", slashes > 0 && named[0] != '/' ? "/" : "", named, rest);
+    free(w->left);
+    w->left = left;
+    w->at.len = named[0] != '/' ? from : 0;
+    w->at.s[w->at.len] = '\0';
     return 0;
+}
+
+static int way_go(struct way *w, struct gp_error *err) {
+    const char *p = w->left;
+    for (;;) {
+        struct stat st;
+        size_t from = w->at.len, slashes = strspn(p, "/"), n = strcspn(p + slashes, "/");
+        str_add_mem(&w->at, p, slashes + n);
+        p += slashes + n;
+        if (n == 0) return 0;
+        if (lstat(w->at.s, &st) != 0) {
+            str_add(&w->at, p);
+            return 0;
+        }
+        if (!S_ISLNK(st.st_mode)) continue;
+        int r = way_follow(w, &st, from, slashes, p, err);
+        if (r != 0) return r;
+        p = w->left;
+    }
+}
+
+int fs_follow(const char *path, char **ret, struct gp_error *err) {
+    struct way w = {.path = path, .left = xstrdup(path)};
+    struct stat st;
+    str_add(&w.at, "");
+    int r = way_go(&w, err);
+    if (r == 0 && w.others != NULL && stat(path, &st) != 0) r = not_written(path, w.others, "a link", err);
+    if (r == 0) *ret = xstrdup(w.at.s);
+    str_clear(&w.at);
+    free(w.left);
+    free(w.others);
+    return r;
+}
+
+/* A device, a pipe, or what has no name. */
+static int write_there(const char *path, const char *target, const void *data, size_t n, struct gp_error *err) {
+    struct stat st;
+    bool named = lstat(target, &st) == 0; /* a link in /proc/self/fd may name no path: it is opened itself */
+    GP_AUTO_FREE char *folder = folder_of(target);
+    if (named && is_planted(folder, &st)) return not_written(path, target, "a pipe or device", err);
+    GP_AUTO_FD int fd = open(named ? target : path, O_WRONLY | O_NOCTTY | O_CLOEXEC | (named ? O_NOFOLLOW : 0));
+    int r = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
+    if (r == 0 && named && is_planted(folder, &st)) return not_written(path, target, "a pipe or device", err);
+    if (r == 0) r = fs_write_all(fd, data, n);
+    return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
 }
 
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
@@ -185,13 +229,10 @@ int fs_write_output(const char *path, const void *data, size_t n, unsigned mode,
     GP_AUTO_FREE char *target = NULL;
     bool exists = stat(path, &st) == 0;
     if (!exists && errno != ENOENT) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-    int r = follow_links(path, exists, &target, err);
+    int r = fs_follow(path, &target, err);
     if (r != 0 || target == NULL) return r;
-    /* a link in /proc/self/fd may name no path: it is opened itself, as a device is */
     if (!exists || (S_ISREG(st.st_mode) && fs_exists(target))) return fs_write_atomic(target, data, n, mode, err);
-    GP_AUTO_FD int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC | (str_eq(path, target) ? O_NOFOLLOW : 0));
-    r = fd < 0 ? -errno : fs_write_all(fd, data, n);
-    return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
+    return write_there(path, target, data, n, err);
 }
 
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {

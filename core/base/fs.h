@@ -17,9 +17,12 @@ int fs_read_text(const char *path, size_t max, struct str *ret, struct gp_error 
 int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *err);
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
-/* For a path that the user names. Devices and pipes are written to (a pipe: blocks until somebody reads), everything
- * else is as fs_write_atomic. Links are followed and stay. Those of other users than root are refused in folders that
- * everybody can write, and all links of others that lead nowhere. */
+/* For a path that the user names, and that is written to: follows its links, those of folders on the way too. Refused,
+ * -GP_EIO, are links of other users than root in folders that everybody can write, and a last one of others that leads
+ * nowhere. The path may be absent. Caller frees *ret. */
+int fs_follow(const char *path, char **ret, struct gp_error *err);
+/* The same, then writes. Devices and pipes are written to (a pipe: blocks until somebody reads), but none that another
+ * user put into a folder that everybody can write; everything else is as fs_write_atomic. Links stay. */
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 /* The same, but a file with that content and mode stays as it is: a full disk does not matter then. */
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);

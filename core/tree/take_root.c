@@ -26,18 +26,36 @@ void take_part_name(const char *name, char dst[40]) {
     snprintf(dst, 40, TREE_PART "%.16s", hex);
 }
 
+/* Of another user, or with a second name, under which it is read and written too. */
+static bool is_foreign(const struct stat *st) { return st->st_uid != geteuid() || st->st_nlink != 1; }
+
 /* A file system without locks has none. */
 static bool lock_taken(int fd) { return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
+
+/* Opens or, with `make`, makes it. One that this user did not make is removed then: somebody may read or write it. */
+static int open_part(int dir, const char *part, bool make, struct stat *ret) {
+    const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = openat(dir, part, flags);
+    bool was = fd >= 0;
+    if (!was && (errno != ENOENT || !make)) return -errno;
+    if (!was) fd = openat(dir, part, flags | O_CREAT | O_EXCL, 0600);
+    if (fd < 0) return errno == EEXIST ? -EAGAIN : -errno;
+    int e = fstat(fd, ret) != 0 ? errno : S_ISREG(ret->st_mode) && !(was && is_foreign(ret)) ? 0 : EEXIST;
+    if (e == EEXIST && make && S_ISREG(ret->st_mode)) e = unlinkat(dir, part, 0) == 0 ? EAGAIN : errno;
+    if (e == 0) return fd;
+    close(fd);
+    return -e;
+}
 
 int take_part_open(int dir, const char *name, bool make, struct stat *ret) {
     char part[40];
     take_part_name(name, part);
     for (int tries = 0;; tries++) {
         struct stat now;
-        int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (make ? O_CREAT : 0);
-        int fd = openat(dir, part, flags, 0600);
-        if (fd < 0) return -errno;
-        int e = lock_taken(fd) ? EWOULDBLOCK : fstat(fd, ret) != 0 ? errno : !S_ISREG(ret->st_mode) ? EEXIST : 0;
+        int fd = open_part(dir, part, make, ret);
+        if (fd == -EAGAIN && tries < 9) continue;
+        if (fd < 0) return fd;
+        int e = lock_taken(fd) ? EWOULDBLOCK : fstat(fd, ret) != 0 ? errno : 0;
         /* between open and lock another transfer may have renamed it into place */
         bool same = e == 0 && fstatat(dir, part, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == ret->st_ino &&
                     now.st_dev == ret->st_dev;
@@ -142,9 +160,11 @@ int take_root(struct taker *t, const char *name, struct gp_error *err) {
     }
     if (t->single && !tree_path_ok(t->single_name))
         return gp_fail(err, GP_EUSAGE, "'%.300s' is not the name of a file", t->single_name);
-    int r = fs_mkdirs(t->root, 0755, err);
+    GP_AUTO_FREE char *folder = NULL;
+    int r = fs_follow(t->root, &folder, err);
+    if (r == 0) r = fs_mkdirs(folder, 0755, err);
     if (r != 0) return r;
-    int fd = open(t->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return side_io(err, errno, "write to", t->root);
     place_init(&t->place, fd);
     return lock_root(t, err);

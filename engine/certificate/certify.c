@@ -36,7 +36,9 @@ int certify(const char *state_dir, const struct report *r, const char *to, int64
     GP_AUTO_SIGN_KEY struct sign_key key = {0};
     if (is_file_name(to) && r->nodes.len != 1)
         return gp_fail(err, GP_EUSAGE, "'%s' is one file and there are %zu nodes: name a folder", to, r->nodes.len);
-    int rc = is_file_name(to) ? 0 : fs_mkdirs(to, 0755, err);
+    GP_AUTO_FREE char *folder = NULL;
+    int rc = is_file_name(to) ? 0 : fs_follow(to, &folder, err);
+    if (rc == 0 && folder != NULL) rc = fs_mkdirs(folder, 0755, err);
     GP_AUTO_FREE char *dir = key_folder(state_dir, r->uid);
     if (rc == 0) rc = sign_key_of_folder(dir, true, &key, err);
     if (rc != 0) return rc;
@@ -50,7 +52,7 @@ int certify(const char *state_dir, const struct report *r, const char *to, int64
             strv_add(&ret->refused, why.msg);
             rc = withdraw(path, err);
         } else if (rc == 0) {
-            rc = fs_write_atomic(path, text, strlen(text), 0644, err);
+            rc = fs_write_output(path, text, strlen(text), 0644, err);
             strv_add(&ret->paths, path);
         } else if (err != NULL) {
             *err = why;

@@ -160,6 +160,88 @@ static void links_of_others(void **state) {
     has("target", "new");
 }
 
+/* The same for a folder on the way, in every form in which it can be reached. */
+static void folders_of_others(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    GP_AUTO_FREE char *shared = at("shared"), *mine = at("mine"), *theirs = at("shared/theirs");
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 0777) | mkdir(mine, 0700), 0);
+    put("mine/file", "old");
+    link_to("../mine", "shared/theirs");
+    assert_int_equal(lchown(theirs, OTHER_USER, OTHER_USER), 0);
+    link_to("../mine", "shared/roots");
+    link_to("shared/theirs", "far");
+    link_to("shared", "near");
+    GP_AUTO_FREE char *by_root = at("shared/theirs/");
+    link_to(by_root, "absolute");
+    static const char *const names[] = {"shared/theirs/file",
+                                        "shared//theirs/./file",
+                                        "shared/roots/../shared/theirs/new",
+                                        "mine/../shared/theirs/new",
+                                        "far/file",
+                                        "near/theirs/file",
+                                        "absolute/file",
+                                        "absolute/new"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) refused(names[i], "theirs' is a link of another user");
+    has("mine/file", "old");
+    GP_AUTO_FREE char *none = at("mine/new");
+    assert_false(fs_exists(none));
+    written("shared/roots/file");
+    written("near/roots/../mine/other");
+    has("mine/file", "new");
+    has("mine/other", "new");
+}
+
+/* A relative path, and links that begin anew at the root or in their own folder. */
+static void ways(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *a = at("a"), *b = at("a/b"), *other = at("other");
+    assert_int_equal(mkdir(a, 0700) | mkdir(b, 0700) | mkdir(other, 0700), 0);
+    link_to("../../other", "a/b/up");
+    link_to(b, "to-b");
+    GP_AUTO_FREE char *was = getcwd(NULL, 0);
+    assert_int_equal(chdir(dir), 0);
+    static const struct {
+        const char *path, *want;
+    } rows[] = {{"x", "x"},
+                {"a/b/up/x", "a/b/../../other/x"},
+                {"a//b/x", "a//b/x"},
+                {"./a/b/up", "./a/b/../../other"},
+                {"none/x/y", "none/x/y"},
+                {"a/b/up/", "a/b/../../other/"},
+                {"/", "/"},
+                {"", ""}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *got = NULL;
+        assert_int_equal(fs_follow(rows[i].path, &got, NULL), 0);
+        assert_string_equal(got, rows[i].want);
+    }
+    GP_AUTO_FREE char *got = NULL, *want = xasprintf("%s/../../other/x", b);
+    assert_int_equal(fs_follow("to-b/up/x", &got, NULL), 0);
+    assert_string_equal(got, want);
+    assert_int_equal(chdir(was), 0);
+}
+
+/* Who reads a pipe in a folder that everybody can write is not known. */
+static void pipes_of_others(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    GP_AUTO_FREE char *shared = at("shared"), *path = at("shared/theirs"), *private = at("theirs");
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 01777), 0);
+    assert_int_equal(mkfifo(path, 0666) | mkfifo(private, 0666), 0);
+    assert_int_equal(chown(path, OTHER_USER, OTHER_USER) | chown(private, OTHER_USER, OTHER_USER), 0);
+    link_to("shared/theirs", "mine");
+    GP_AUTO_FD int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK), there = open(private, O_RDWR | O_CLOEXEC);
+    char got[8] = "";
+    refused("shared/theirs", "is a pipe or device of another user");
+    struct gp_error err = {0};
+    GP_AUTO_FREE char *mine = at("mine");
+    assert_int_equal(fs_write_output(mine, "new", 3, 0600, &err), -GP_EIO);
+    assert_int_equal(read(fd, got, 3), -1);
+    assert_int_equal(fs_write_output(private, "one", 3, 0600, NULL), 0);
+    assert_int_equal(read(there, got, 3), 3);
+}
+
 /* Elsewhere only one that leads nowhere is refused: what it would make was nobody's wish. */
 static void links_of_others_elsewhere(void **state) {
     (void)state;
@@ -181,6 +263,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(file_without_a_name, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_looked_at, setup, teardown),
         cmocka_unit_test_setup_teardown(links_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(folders_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(ways, setup, teardown),
+        cmocka_unit_test_setup_teardown(pipes_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(links_of_others_elsewhere, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

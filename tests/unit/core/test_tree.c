@@ -352,6 +352,57 @@ static void own_files_are_left_out_and_counted(void **state) {
     assert_false(there("t/a/.gpuprov-part.0123456789abcdef"));
 }
 
+/* Somebody has prepared the file that a transfer writes to before it gets its name: as another user, and with a second
+ * name. What he has open, or can open, never is the result. */
+static void parts_of_others_are_not_written_to(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip(); /* only root can make one of another user */
+    static const char *const names[] = {"foreign", "second"};
+    make_dir("s");
+    make_dir("t");
+    for (size_t i = 0; i < GP_ARRAY_LEN(names); i++) {
+        char part[40], got[16] = "";
+        struct stat st;
+        take_part_name(names[i], part);
+        GP_AUTO_FREE char *from = xasprintf("s/%s", names[i]), *to = xasprintf("t/%s", names[i]);
+        GP_AUTO_FREE char *rel = xasprintf("t/%s", part), *planted = path_of(rel), *other = path_of("other");
+        GP_AUTO_FREE char *done = path_of(to);
+        put(from, "secret");
+        put(rel, "");
+        if (i == 0) assert_int_equal(chown(planted, 65534, 65534), 0);
+        else assert_int_equal(link(planted, other), 0);
+        GP_AUTO_FD int fd = open(planted, O_RDWR | O_CLOEXEC);
+        struct gp_error err = {0};
+        if (copy("s", "t", 4096, NULL, &err) != 0) fail_msg("%s", err.msg);
+        assert_int_equal(pread(fd, got, sizeof got, 0), 0);
+        assert_int_equal(pwrite(fd, "evil", 4, 0), 4);
+        GP_AUTO_STR struct str text = {0};
+        assert_int_equal(fs_read(done, 100, &text, NULL), 0);
+        assert_string_equal(text.s, "secret");
+        assert_int_equal(stat(done, &st), 0);
+        assert_true(st.st_uid == geteuid() && st.st_nlink == 1);
+    }
+}
+
+/* The target folder itself, or one on the way to it, is such a link. */
+static void a_target_behind_a_link_of_others_is_refused(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    GP_AUTO_FREE char *shared = path_of("shared"), *theirs = path_of("shared/theirs");
+    static const char *const targets[] = {"shared/theirs", "shared/theirs/new"};
+    make_dir("s");
+    make_dir("home");
+    make_dir("shared");
+    put("s/file", "x");
+    assert_int_equal(chmod(shared, 0777) | symlink("../home", theirs) | lchown(theirs, 65534, 65534), 0);
+    for (size_t i = 0; i < GP_ARRAY_LEN(targets); i++) {
+        struct gp_error err = {0};
+        assert_int_equal(copy("s", targets[i], 4096, NULL, &err), -GP_EIO);
+        assert_non_null(strstr(err.msg, "is a link of another user"));
+    }
+    assert_false(there("home/file") || there("home/new"));
+}
+
 /* A file below /proc has 0 bytes until it is read. */
 static void content_without_a_size_is_left_out(void **state) {
     (void)state;
@@ -449,6 +500,8 @@ int main(void) {
                                        TEST(nothing_is_written_through_a_link),
                                        TEST(links_that_lead_out_are_left_out),
                                        TEST(own_files_are_left_out_and_counted),
+                                       TEST(parts_of_others_are_not_written_to),
+                                       TEST(a_target_behind_a_link_of_others_is_refused),
                                        TEST(content_without_a_size_is_left_out),
                                        TEST(long_calls_have_a_beat),
                                        TEST(frames_out_of_turn_are_refused),
