@@ -11,6 +11,8 @@
 
 #include <pthread.h>
 
+#define GAP_MS 10000 /* a wait takes a second at most: in a longer one this process did not run */
+
 /* --- open and close --- */
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
@@ -26,6 +28,7 @@ int http_open(const struct http_options *opt, struct http **ret, struct gp_error
         return gp_fail(err, GP_EENV, "the CA bundle '%s' does not exist: correct %s", opt->ca_bundle, opt->ca_setting);
     struct http *h = xcalloc(1, sizeof *h);
     h->cancel = opt->cancel;
+    h->watch = opt->watch;
     h->ca_bundle = bundle ? xstrdup(opt->ca_bundle) : NULL;
     h->ca_setting = opt->ca_setting != NULL ? xstrdup(opt->ca_setting) : NULL;
     h->min_interval_ms = opt->min_interval_ms;
@@ -52,6 +55,8 @@ void http_cleanup(struct http **h) {
     *h = NULL;
 }
 
+bool http_over(const struct http *h) { return h->over; }
+
 /* --- requests in progress --- */
 
 /* One request in progress; its outcome is in `out` once it is finished. */
@@ -67,6 +72,7 @@ struct batch {
     struct http *h;
     struct course *all;
     size_t n, open, running, at_once;
+    int64_t looked_ms; /* when the watch was called last */
 };
 
 static void end(struct batch *b, struct course *c, int rc, const struct gp_error *err) {
@@ -137,7 +143,8 @@ static int64_t start_due(struct batch *b) {
     return sleep_ms;
 }
 
-static void cancel(struct batch *b) {
+/* Ends what is not finished: cancelled, or too late. */
+static void give_up(struct batch *b) {
     for (size_t i = 0; i < b->n; i++) {
         struct course *c = &b->all[i];
         struct gp_error one = {0};
@@ -145,6 +152,10 @@ static void cancel(struct batch *b) {
         bool running = c->attempt.easy != NULL;
         int r = running ? http_transfer_end(b->h, &c->attempt, CURLE_ABORTED_BY_CALLBACK, &one)
                         : gp_fail(&one, GP_ECANCELLED, "%s: cancelled", c->attempt.req->what);
+        if (b->h->over && !gp_cancelled(b->h->cancel)) {
+            gp_error_clear(&one);
+            r = gp_fail(&one, GP_ETIMEOUT, "%s: not finished in time", c->attempt.req->what);
+        }
         c->out->resp.attempts = c->attempts + running;
         c->out->resp.sent = c->out->resp.sent || c->sent_before;
         end(b, c, r, &one);
@@ -169,15 +180,35 @@ static bool collect(struct batch *b) {
     return some;
 }
 
+static enum http_wait look(struct batch *b) {
+    const struct http_watch *w = b->h->watch;
+    int64_t now = clock_ms(), waited = GP_MIN(now - b->looked_ms, (int64_t)GAP_MS);
+    uint64_t moved = 0;
+    if (w == NULL) return HTTP_WAIT_ON;
+    b->looked_ms = now;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->all[i].attempt.easy != NULL) moved += http_transfer_moved(&b->all[i].attempt);
+    return w->waited(w->ctx, waited, moved);
+}
+
+/* False: the watch ends all requests. */
+static bool goes_on(struct batch *b) {
+    enum http_wait next = look(b);
+    b->h->over = next == HTTP_WAIT_OVER;
+    for (size_t i = 0; next == HTTP_WAIT_AGAIN && i < b->n; i++)
+        if (b->all[i].attempt.easy != NULL) finish(b, &b->all[i], CURLE_OPERATION_TIMEDOUT);
+    return !b->h->over;
+}
+
 void http_call_many(struct http *h, const struct http_req *reqs, size_t n, size_t at_once, struct http_result *ret) {
-    struct batch b = {.h = h, .n = n, .open = n, .at_once = at_once > 0 ? at_once : n};
+    struct batch b = {.h = h, .n = n, .open = n, .at_once = at_once > 0 ? at_once : n, .looked_ms = clock_ms()};
     b.all = xcalloc(n + 1, sizeof *b.all);
     for (size_t i = 0; i < n; i++) {
         b.all[i].out = &ret[i];
         b.all[i].attempt.req = &reqs[i];
         b.all[i].attempt.resp = &ret[i].resp;
     }
-    while (b.open > 0 && !gp_cancelled(h->cancel)) {
+    while (b.open > 0 && !gp_cancelled(h->cancel) && goes_on(&b)) {
         int64_t sleep_ms = start_due(&b);
         if (collect(&b)) continue;
         struct curl_waitfd extra = {.fd = h->cancel != NULL ? h->cancel->efd : -1, .events = CURL_WAIT_POLLIN};
@@ -185,7 +216,8 @@ void http_call_many(struct http *h, const struct http_req *reqs, size_t n, size_
             curl_multi_poll(h->multi, h->cancel != NULL ? &extra : NULL, h->cancel != NULL ? 1 : 0, (int)sleep_ms,
                             NULL);
     }
-    cancel(&b);
+    if (b.open == 0) (void)look(&b); /* its last wait counts too */
+    give_up(&b);
     free(b.all);
 }
 

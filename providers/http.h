@@ -13,8 +13,22 @@
 
 struct http;
 
+/* Limits the waiting of all requests of a client together, credentials included. */
+enum http_wait {
+    HTTP_WAIT_ON,
+    HTTP_WAIT_AGAIN, /* the attempts that wait have lost their replies, and are repeated as after such a loss */
+    HTTP_WAIT_OVER   /* every request ends with -GP_ETIMEOUT */
+};
+struct http_watch {
+    /* Called in the thread of the call, at least each second and at its end. waited_ms: since the last time. moved:
+     * bytes of bodies that the attempts in progress have sent and received. */
+    enum http_wait (*waited)(void *ctx, int64_t waited_ms, uint64_t moved);
+    void *ctx;
+};
+
 struct http_options {
     const struct gp_cancel *cancel; /* may be NULL; outlives the client */
+    const struct http_watch *watch; /* likewise */
     const char *ca_bundle;          /* PEM file instead of the system's; NULL or "": the system's */
     const char *ca_setting;         /* the setting of ca_bundle, for messages: "AWS_CA_BUNDLE"; NULL: there is none */
     int64_t min_interval_ms;        /* least time between the starts of two requests; 0: none */
@@ -24,6 +38,7 @@ struct http_options {
 int http_open(const struct http_options *opt, struct http **ret, struct gp_error *err);
 void http_close(struct http *h); /* accepts NULL */
 void http_cleanup(struct http **h);
+bool http_over(const struct http *h); /* the watch has ended a call */
 #define GP_AUTO_HTTP GP_CLEANUP(http_cleanup)
 
 struct http_field {
@@ -85,6 +100,7 @@ struct http_req {
  *                  every reply was lost
  *   -GP_ELOST      sent once, but the reply was lost, late or cut short
  *   -GP_EPROTO     sent, but the reply was larger than max_body or not HTTP
+ *   -GP_ETIMEOUT   the client's watch ended it
  *   -GP_ECANCELLED -GP_EUSAGE (malformed URL, or http where only https is allowed) -GP_EENV (CA bundle unreadable)
  *   -GP_EAUTH      nothing was sent: a header would not be printable ASCII
  * ret is zeroed by the caller and cleared by it in every case. */

@@ -11,6 +11,8 @@
 struct http {
     CURLM *multi;
     const struct gp_cancel *cancel;
+    const struct http_watch *watch;
+    bool over; /* the watch has ended a call */
     char *ca_bundle, *ca_setting;
     int64_t min_interval_ms, backoff_min_ms;
     int64_t next_ms; /* no request starts before */
@@ -36,6 +38,8 @@ struct http_transfer {
 /* Signs the request and starts its transfer on the client's multi handle; resp is cleared. shared: other requests
  * use the connections too (HTTP/2 where the server offers it). Not 0: no transfer was started. */
 int http_transfer_begin(struct http *h, struct http_transfer *t, bool shared, int64_t timeout_ms, struct gp_error *err);
+/* Bytes of the bodies of request and reply so far. */
+uint64_t http_transfer_moved(const struct http_transfer *t);
 /* Ends it, finished or not, and fills resp except `attempts`. Returns the attempt's outcome: a code of
  * http_call. */
 int http_transfer_end(struct http *h, struct http_transfer *t, CURLcode code, struct gp_error *err);

@@ -237,6 +237,12 @@ int http_transfer_begin(struct http *h, struct http_transfer *t, bool shared, in
     return http_transfer_end(h, t, CURLE_FAILED_INIT, err);
 }
 
+uint64_t http_transfer_moved(const struct http_transfer *t) {
+    curl_off_t up = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &up);
+    return (uint64_t)GP_MAX(up, (curl_off_t)0) + t->resp->body.len;
+}
+
 int http_transfer_end(struct http *h, struct http_transfer *t, CURLcode code, struct gp_error *err) {
     long status = 0, request_bytes = 0;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);

@@ -17,6 +17,7 @@
 #define REACH_MS 20000
 #define STORE_WAIT_MS 60000 /* after the first copy that came: for those of the other nodes */
 #define LOOK_MS 1000
+#define HOLD_MIN_MS 10000 /* how long nodes wait for the store: their next copy is left out, not more */
 #define STACK_BYTES ((size_t)2 << 20)
 
 /* A path that is fetched while the job runs. Texts are borrowed from the spec. */
@@ -27,6 +28,8 @@ struct backup_item {
     /* guarded by the lock */
     size_t working; /* nodes whose copy is on its way */
     bool new_mark, any_came, storing;
+    bool late;           /* files come while it is sent */
+    int64_t hold_end_ms; /* while storing: monotonic */
     int64_t store_at_ms; /* monotonic; 0: nothing has come since it was sent */
 };
 struct backup_node {
@@ -64,13 +67,17 @@ static void wait_change(struct job_backup *b) {
 
 /* --- a node --- */
 
+/* The store has what the nodes copied at one time, unless it takes longer than they can wait. */
+static bool holds(const struct backup_item *item) { return item->storing && clock_left_ms(item->hold_end_ms) > 0; }
+
 /* False: it is stopped. */
 static bool may_begin(struct job_backup *b, struct backup_item *item) {
     pthread_mutex_lock(&b->lock);
-    while ((b->slots == 0 || item->storing) && !gp_cancelled(&b->quit)) wait_change(b);
+    while ((b->slots == 0 || holds(item)) && !gp_cancelled(&b->quit)) wait_change(b);
     bool on = !gp_cancelled(&b->quit);
     if (on) b->slots--;
     if (on) item->working++;
+    if (on) item->late = true;
     pthread_mutex_unlock(&b->lock);
     return on;
 }
@@ -139,18 +146,23 @@ static struct backup_item *due(struct job_backup *b) {
     return NULL;
 }
 
-/* `late`: files of some nodes come meanwhile, so the mark stays. */
-static void store(const struct job_backup *b, const struct backup_item *item, bool late) {
+/* True: the bucket has all that was here. */
+static bool store(const struct job_backup *b, const struct backup_item *item) {
     const struct job_bucket_of of = bucket_of(b);
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
     struct gp_error why = {0};
-    int r = job_bucket_put(&of, item->to, late, &b->quit, &stats, &why);
+    struct bucket_pace pace;
+    bool whole = false;
+    bucket_pace_init(&pace, 0);
+    int r = job_bucket_put(&of, item->to, &pace, &b->quit, &stats, &whole, &why);
     if (r != 0 && r != -GP_ECANCELLED)
         run_event(b->all->run, -1, NODE_READY, EVENT_WARN, "files", "could not send '%s' yet: %s", item->path, why.msg);
+    return whole;
 }
 
 static void *store_main(void *arg) {
     struct job_backup *b = arg;
+    const struct job_bucket_of of = bucket_of(b);
     pthread_mutex_lock(&b->lock);
     while (!gp_cancelled(&b->quit)) {
         struct backup_item *item = due(b);
@@ -158,14 +170,16 @@ static void *store_main(void *arg) {
             wait_change(b);
             continue;
         }
-        bool late = item->working > 0;
+        item->late = item->working > 0;
+        item->hold_end_ms = clock_deadline(GP_MAX(item->every_ms, (int64_t)HOLD_MIN_MS));
         item->storing = true;
         item->store_at_ms = 0;
         item->new_mark = item->any_came = false; /* of the next copies, if the mark goes */
         pthread_mutex_unlock(&b->lock);
-        store(b, item, late);
+        bool whole = store(b, item);
         pthread_mutex_lock(&b->lock);
         item->storing = false;
+        if (whole && !item->late) job_bucket_unmark(&of, item->to);
         pthread_cond_broadcast(&b->changed);
     }
     pthread_mutex_unlock(&b->lock);

@@ -16,6 +16,22 @@
 #include <unistd.h>
 
 #define NOTE_MAX ((size_t)64 << 10)
+#define STORES_MAX 4 /* bucket_url_schemes */
+
+/* One limit for each kind of store: a store that hangs keeps none of another kind from its files. */
+struct paces {
+    struct bucket_pace of[STORES_MAX];
+};
+
+static void paces_init(struct paces *p, int64_t limit_ms) {
+    for (size_t i = 0; i < STORES_MAX; i++) bucket_pace_init(&p->of[i], limit_ms);
+}
+
+static struct bucket_pace *pace_for(struct paces *p, const char *to) {
+    size_t i = 0;
+    while (i < STORES_MAX - 1 && bucket_url_schemes[i] != NULL && !str_starts(to, bucket_url_schemes[i])) i++;
+    return &p->of[i];
+}
 
 static char *stack_folder(const struct engine *e, const char *stack) {
     return xasprintf("%s/buckets/%s", e->state_dir, stack);
@@ -43,14 +59,17 @@ static struct job_bucket_of of_session(const struct job_session *s) {
 
 int job_bucket_check(const struct job_session *s, struct gp_error *err) {
     const struct spec_job *job = &s->def.spec->job;
+    struct bucket_pace pace;
     int r = 0;
+    bucket_pace_init(&pace, s->opts->fetch_ms);
     for (size_t i = 0; r == 0 && place_at(job, i) != NULL; i++) {
         GP_AUTO_BUCKET struct bucket *b = NULL;
         const char *to = place_at(job, i);
         if (!bucket_url_is(to)) continue;
-        r = bucket_open(to, &s->e->cancel, &b, err);
+        r = bucket_pace_open(&pace, to, &s->e->cancel, &b, err);
         if (r != 0) gp_wrap(err, "'%s'", to);
         if (r == 0) r = b->ops->check(b, err);
+        r = bucket_pace_end(&pace, to, r, err);
         if (r != 0) gp_wrap(err, "'%s': nothing was started", s->def.spec->name);
     }
     return r;
@@ -120,8 +139,11 @@ static int fetch_all(const struct job_session *s, const char *to, const char *fo
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
     GP_AUTO_BUCKET struct bucket *b = NULL;
     GP_AUTO_FREE char *part = xasprintf("%s.part", folder);
-    int r = bucket_open(to, &s->e->cancel, &b, err);
-    if (r == 0) r = bucket_down(b, part, &stats, err);
+    struct bucket_pace pace;
+    bucket_pace_init(&pace, s->opts->fetch_ms);
+    int r = bucket_pace_open(&pace, to, &s->e->cancel, &b, err);
+    if (r == 0) r = bucket_down(b, &pace, part, &stats, err);
+    r = bucket_pace_end(&pace, to, r, err);
     say_notes(of.sink, &stats);
     if (r != 0) return gp_wrap(err, "the checkpoint could not be fetched");
     unmark(folder);
@@ -151,21 +173,32 @@ int job_bucket_bring(struct job_session *s, struct gp_error *err) {
 
 /* --- to the bucket --- */
 
-int job_bucket_put(const struct job_bucket_of *of, const char *to, bool more, const struct gp_cancel *cancel,
-                   struct tree_stats *ret, struct gp_error *err) {
+int job_bucket_put(const struct job_bucket_of *of, const char *to, struct bucket_pace *pace,
+                   const struct gp_cancel *cancel, struct tree_stats *ret, bool *ret_whole, struct gp_error *err) {
     GP_AUTO_BUCKET struct bucket *b = NULL;
+    *ret_whole = false;
     if (!bucket_url_is(to)) return 0;
     GP_AUTO_FREE char *folder = job_bucket_folder(of->e, of->stack, to);
     GP_AUTO_FREE char *note = xasprintf("%s.upload", folder);
     uint64_t links = 0;
-    int r = bucket_open(to, cancel, &b, err);
-    if (r == 0) r = bucket_up(b, folder, note, ret, &links, err);
-    if (r == 0 && ret->left_out == links && !more) unmark(folder);
+    int r = bucket_pace_open(pace, to, cancel, &b, err);
+    if (r == 0) r = bucket_up(b, pace, folder, note, ret, &links, err);
+    r = bucket_pace_end(pace, to, r, err);
+    *ret_whole = r == 0 && ret->left_out == links;
     say_notes(of->sink, ret);
     if (r == 0 && ret->files > 0)
         event_emit(of->sink, -1, NODE_READY, EVENT_INFO, "files", "%llu of %llu files sent to '%s' (%.1f MB)",
                    (unsigned long long)ret->files_sent, (unsigned long long)ret->files, to,
                    (double)ret->bytes_sent / 1e6);
+    return r;
+}
+
+/* While nothing comes into the folder. */
+static int put_all(const struct job_bucket_of *of, const char *to, struct paces *paces, struct tree_stats *ret,
+                   struct gp_error *err) {
+    bool whole = false;
+    int r = job_bucket_put(of, to, pace_for(paces, to), &of->e->cancel, ret, &whole, err);
+    if (whole) job_bucket_unmark(of, to);
     return r;
 }
 
@@ -201,13 +234,14 @@ static const char *advice(const struct job_session *s, bool left) {
 }
 
 /* One place. What cannot be kept in a bucket is an error of outputs; a checkpoint goes on (job_bucket_done). */
-static int send_one(struct job_session *s, const char *to, bool output, bool left, struct gp_error *err) {
+static int send_one(struct job_session *s, struct paces *paces, const char *to, bool output, bool left,
+                    struct gp_error *err) {
     GP_AUTO_TREE_STATS struct tree_stats stats = {0};
     const struct job_bucket_of of = of_session(s);
     GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, to);
     struct gp_error why = {0};
     if (!bucket_url_is(to)) return 0;
-    int r = job_bucket_put(&of, to, false, &s->e->cancel, &stats, &why);
+    int r = put_all(&of, to, paces, &stats, &why);
     if (r != 0) {
         s->unsent = true;
         note_stored(s->ret, to, &stats, why.msg);
@@ -224,11 +258,13 @@ static int send_one(struct job_session *s, const char *to, bool output, bool lef
 
 int job_bucket_send(struct job_session *s, bool left, struct gp_error *err) {
     const struct spec_job *job = &s->def.spec->job;
+    struct paces paces;
     int r = 0;
+    paces_init(&paces, s->opts->fetch_ms);
     s->unsent = s->unkept = false;
     for (size_t i = 0; place_at(job, i) != NULL; i++) {
         struct gp_error why = {0};
-        int one = r == -GP_ECANCELLED ? 0 : send_one(s, place_at(job, i), i < job->outputs.len, left, &why);
+        int one = r == -GP_ECANCELLED ? 0 : send_one(s, &paces, place_at(job, i), i < job->outputs.len, left, &why);
         if (one == 0 || (r != 0 && one != -GP_ECANCELLED)) continue;
         r = one;
         if (err != NULL) *err = why;
@@ -368,11 +404,13 @@ static int check_note(const struct job_session *s, const struct note *n, const c
 /* The files of a job of another definition: the next one would write over them. */
 static int send_others(const struct job_session *s, const struct note *n, const char *path, struct gp_error *err) {
     const struct job_bucket_of of = of_session(s);
+    struct paces paces;
+    paces_init(&paces, s->opts->fetch_ms);
     for (size_t i = 0; i < n->to.n; i++) {
         GP_AUTO_TREE_STATS struct tree_stats stats = {0};
         GP_AUTO_FREE char *folder = job_bucket_folder(of.e, of.stack, n->to.v[i]);
         struct gp_error why = {0};
-        int r = job_bucket_put(&of, n->to.v[i], false, &s->e->cancel, &stats, &why);
+        int r = put_all(&of, n->to.v[i], &paces, &stats, &why);
         if (r == 0 && stats.left_out > 0)
             r = gp_fail(&why, GP_EIO, "%llu files cannot be kept in a bucket", (unsigned long long)stats.left_out);
         if (r != 0)

@@ -7,7 +7,7 @@
 #define GP_ENGINE_JOB_BUCKET_H
 
 #include "engine/job/job_session.h"
-#include "tree/tree.h"
+#include "engine/transfer/bucket_pace.h"
 
 /* The folder of this machine for an output or a checkpoint: `to` itself, or that of a bucket: STATE/buckets/STACK/HASH.
  * Caller frees. */
@@ -28,14 +28,15 @@ struct job_bucket_of {
 /* Marks the folder of `to`, on disk, before files of nodes come into it; 0 if `to` is no bucket. *ret_new: it had no
  * mark. Any thread. */
 int job_bucket_mark(const struct job_bucket_of *of, const char *to, bool *ret_new, struct gp_error *err);
-/* Nothing came after a new mark. Any thread. */
+/* The folder has nothing that the bucket does not have. Any thread. */
 void job_bucket_unmark(const struct job_bucket_of *of, const char *to);
-/* Sends the folder of `to`, with an event, and removes its mark if the bucket has all of it but links to folders; 0 if
- * `to` is no bucket. more: files may come into it meanwhile, so the mark stays. Any thread. */
-int job_bucket_put(const struct job_bucket_of *of, const char *to, bool more, const struct gp_cancel *cancel,
-                   struct tree_stats *ret, struct gp_error *err);
-/* Sends all folders of the job. Sets s->unsent, or s->unkept; ret->stored has what was done. The first failure is err,
- * and names the folder and what becomes of it. left: the nodes stay, because they have files that are not here. */
+/* Sends the folder of `to`, with an event; 0 if `to` is no bucket. *ret_whole: the bucket has all of it but links to
+ * folders, so job_bucket_unmark may follow if nothing came into it meanwhile. Any thread. */
+int job_bucket_put(const struct job_bucket_of *of, const char *to, struct bucket_pace *pace,
+                   const struct gp_cancel *cancel, struct tree_stats *ret, bool *ret_whole, struct gp_error *err);
+/* Sends all folders of the job, those of one kind of store within one limit (opts->fetch_ms). Sets s->unsent, or
+ * s->unkept; ret->stored has what was done. The first failure is err, and names the folder and what becomes of it.
+ * left: the nodes stay, because they have files that are not here. */
 int job_bucket_send(struct job_session *s, bool left, struct gp_error *err);
 /* The job has ended well and its nodes may go, but s->unsent: the next `run` of it only sends (job_bucket_left). */
 void job_bucket_note(const struct job_session *s);

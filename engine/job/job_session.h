@@ -44,7 +44,8 @@ void job_session_stop(struct job_session *s, const char *reason);
 /* After job_session_stop. -GP_EREACH: on a node it may still run, or the node does not answer. */
 int job_session_check_stopped(const struct job_session *s, struct gp_error *err);
 /* Fetches outputs and the checkpoint from every node that can be reached, as job_files_fetch, and sends what belongs in
- * a bucket (s->unsent, s->unkept). If all of it is in its place, the caller marks the job as collected. */
+ * a bucket (s->unsent, s->unkept), each within opts->fetch_ms. If all of it is in its place, the caller marks the job
+ * as collected. */
 int job_session_fetch(struct job_session *s, bool *ret_left, struct gp_error *err);
 /* Whether ret->fetched has everything, from this index on: 0, or -GP_EIO with the count and the first of what was left
  * out. */

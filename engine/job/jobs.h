@@ -22,7 +22,7 @@ struct job_opts {
     bool detach;      /* ends when the job has started */
     bool no_down;     /* run: the nodes stay */
     int64_t keep_ms;  /* run: after a failure the nodes stay that long; 0: job.keep */
-    int64_t fetch_ms; /* run, exec: how long the files of a node may take; 0: as transfer/pace.h has it */
+    int64_t fetch_ms; /* run, exec: how long the files of a node, or of a kind of store, may take; 0: transfer/pace.h */
     int slot;         /* job_log: one node only; -1: all */
     bool follow;      /* job_log: until the job ends */
     /* A cleaned line of a rank's log, without its newline; NULL: the log is not read. */

@@ -21,6 +21,7 @@
 
 struct job {
     struct bucket *b;
+    struct bucket_pace *pace; /* NULL: no limits */
     const char *folder, *note;
     char *real; /* the folder without links */
     struct bucket_objects there;
@@ -160,7 +161,9 @@ static int send_entry(struct job *j, int dir, const char *name, const char *path
         left_out(j, path, "no object can have this name");
         return 0;
     }
-    return send_file(j, fd, path, (uint64_t)st.st_size, err);
+    int r = send_file(j, fd, path, (uint64_t)st.st_size, err);
+    bucket_pace_object(j->pace);
+    return r;
 }
 
 /* Ends the upload of a gpuprov that was killed: its parts are billed. */
@@ -179,9 +182,9 @@ static int end_unfinished(struct job *j, struct gp_error *err) {
     return r;
 }
 
-int bucket_up(struct bucket *b, const char *folder, const char *note, struct tree_stats *ret, uint64_t *ret_links,
-              struct gp_error *err) {
-    struct job j = {.b = b, .folder = folder, .note = note, .stats = ret};
+int bucket_up(struct bucket *b, struct bucket_pace *pace, const char *folder, const char *note, struct tree_stats *ret,
+              uint64_t *ret_links, struct gp_error *err) {
+    struct job j = {.b = b, .pace = pace, .folder = folder, .note = note, .stats = ret};
     *ret_links = 0;
     int r = end_unfinished(&j, err);
     if (r != 0) return r;
@@ -307,14 +310,18 @@ static int prune_all(const struct job *j, struct gp_error *err) {
     return prune(j, dir, "", err);
 }
 
-int bucket_down(struct bucket *b, const char *folder, struct tree_stats *ret, struct gp_error *err) {
-    struct job j = {.b = b, .folder = folder, .stats = ret};
+int bucket_down(struct bucket *b, struct bucket_pace *pace, const char *folder, struct tree_stats *ret,
+                struct gp_error *err) {
+    struct job j = {.b = b, .pace = pace, .folder = folder, .stats = ret};
     int r = b->ops->list(b, &j.there, err);
     if (r == 0) r = fs_mkdirs(folder, 0700, err);
     if (r == 0) r = prune_all(&j, err);
     ret->left_out += j.there.left_out;
     strv_copy(&ret->notes, &j.there.notes);
-    for (size_t i = 0; r == 0 && i < j.there.list.len; i++) r = fetch_file(&j, &j.there.list.items[i], err);
+    for (size_t i = 0; r == 0 && i < j.there.list.len; i++) {
+        r = fetch_file(&j, &j.there.list.items[i], err);
+        bucket_pace_object(pace);
+    }
     bucket_objects_clear(&j.there);
     return r;
 }

@@ -47,6 +47,7 @@ struct aws {
     struct provider base;
     struct http *http;
     const struct gp_cancel *cancel;
+    const struct http_watch *watch; /* of a bucket; NULL */
     struct journal *journal;
     const struct event_sink *sink;
     struct aws_config cfg;

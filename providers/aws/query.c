@@ -18,7 +18,8 @@
 #define REPLY_MAX ((size_t)64 << 20)
 
 int aws_http_open(const struct aws *a, struct http **ret, struct gp_error *err) {
-    struct http_options opt = {.cancel = a->cancel, .ca_bundle = a->cfg.ca_bundle, .ca_setting = "AWS_CA_BUNDLE"};
+    struct http_options opt = {
+        .cancel = a->cancel, .watch = a->watch, .ca_bundle = a->cfg.ca_bundle, .ca_setting = "AWS_CA_BUNDLE"};
     return http_open(&opt, ret, err);
 }
 

@@ -16,13 +16,14 @@
 
 const struct bucket_ops *const bucket_registry[] = {&bucket_s3, &bucket_gs, NULL};
 
-int bucket_open(const char *to, const struct gp_cancel *cancel, struct bucket **ret, struct gp_error *err) {
+int bucket_open(const char *to, const struct gp_cancel *cancel, const struct http_watch *watch, struct bucket **ret,
+                struct gp_error *err) {
     GP_AUTO_BUCKET_URL struct bucket_url where = {0};
     int r = bucket_url_decode(to, &where, err);
     if (r != 0) return r;
     for (size_t i = 0; bucket_registry[i] != NULL; i++)
         if (strcmp(bucket_registry[i]->scheme, where.scheme) == 0)
-            return bucket_registry[i]->open(&where, cancel, ret, err);
+            return bucket_registry[i]->open(&where, cancel, watch, ret, err);
     return gp_fail(err, GP_EINTERNAL, "'%s': no implementation has the scheme", to);
 }
 

@@ -5,7 +5,7 @@
  * are repeated as http.h does. A bucket belongs to one thread at a time. Sizes are bytes.
  *
  * Errors of all slots: -GP_EAUTH (no credentials, or no right), -GP_ENOTFOUND (no such bucket or object),
- * -GP_EENDPOINT, -GP_ELOST, -GP_ETHROTTLED, -GP_EPROTO (the reply is not sound), -GP_EIO (a file here),
+ * -GP_EENDPOINT, -GP_ELOST, -GP_ETIMEOUT, -GP_ETHROTTLED, -GP_EPROTO (the reply is not sound), -GP_EIO (a file here),
  * -GP_ECANCELLED. The text names the bucket and the next step. */
 #ifndef GP_PROVIDERS_BUCKET_H
 #define GP_PROVIDERS_BUCKET_H
@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "providers/common/page_mark.h"
+#include "providers/http.h"
 #include "spec/spec_job.h"
 
 #define BUCKET_WHOLE_MAX ((uint64_t)64 << 20) /* larger files go up in parts */
@@ -51,18 +53,24 @@ struct bucket_get {
     int fd;           /* written with pwrite from 0 on; borrowed */
     uint64_t size;    /* as listed */
 };
+/* How far the transfer in progress is, for who limits it (http_watch). */
+struct bucket_progress {
+    uint64_t keys;     /* new ones that were listed */
+    uint64_t at, more; /* content of the object that is in its place, and what the request in progress can add */
+};
 struct bucket_ops;
 /* Begins the struct of each implementation. */
 struct bucket {
     const struct bucket_ops *ops;
     char *name, *prefix, *text; /* text: "s3://BUCKET/PREFIX", for messages */
+    struct bucket_progress so_far;
 };
 struct bucket_ops {
     const char *scheme; /* of bucket_url_schemes */
-    /* Reads the configuration and the credentials of this machine; sends nothing to the store. cancel: outlives it, may
-     * be NULL. */
-    int (*open)(const struct bucket_url *where, const struct gp_cancel *cancel, struct bucket **ret,
-                struct gp_error *err);
+    /* Reads the configuration and the credentials of this machine; sends nothing to the store. cancel and watch outlive
+     * it, may be NULL. watch limits all slots, which then fail with -GP_ETIMEOUT. */
+    int (*open)(const struct bucket_url *where, const struct gp_cancel *cancel, const struct http_watch *watch,
+                struct bucket **ret, struct gp_error *err);
     void (*close)(struct bucket *b);
     /* The bucket exists, and the prefix can be listed, and written: an upload of BUCKET_PROBE is begun and given up, so
      * that no object is made. The error names the rights that are needed. */
@@ -85,7 +93,8 @@ extern const struct bucket_ops *const bucket_registry[]; /* NULL ends */
 extern const struct bucket_ops bucket_s3, bucket_gs;
 
 /* Opens what `to` names (spec_job.h). -GP_EUSAGE: it is no such URL. Close with bucket_close. */
-int bucket_open(const char *to, const struct gp_cancel *cancel, struct bucket **ret, struct gp_error *err);
+int bucket_open(const char *to, const struct gp_cancel *cancel, const struct http_watch *watch, struct bucket **ret,
+                struct gp_error *err);
 void bucket_close(struct bucket *b); /* accepts NULL */
 void bucket_cleanup(struct bucket **b);
 #define GP_AUTO_BUCKET GP_CLEANUP(bucket_cleanup)
@@ -102,6 +111,27 @@ bool bucket_path_valid(const char *path, size_t n);
 int bucket_objects_add(const struct bucket *b, struct bucket_objects *o, const char *key, size_t n, uint64_t size,
                        const char *sha256, struct gp_error *err);
 void bucket_objects_sort(struct bucket_objects *o);
+/* The list of one call. A page that brings none but known keys, or has the token of an earlier one, is an error. */
+struct bucket_pages {
+    char *token; /* of the page to ask for; NULL: there is none, or it is the first */
+    struct page_mark mark;
+    int empty;
+    size_t at; /* objects of the pages before */
+    uint64_t left_out;
+    uint64_t *keys; /* hashes of all keys; 0: free */
+    size_t len, room;
+};
+void bucket_pages_clear(struct bucket_pages *p);
+#define GP_AUTO_BUCKET_PAGES GP_CLEANUP(bucket_pages_clear)
+/* After the objects of a page were added. next: the token of the next one; NULL: this was the last, and o is sorted. */
+int bucket_pages_next(struct bucket *b, struct bucket_pages *p, struct bucket_objects *o, const char *next,
+                      struct gp_error *err);
+/* The next request moves n bytes of content from `at` on; bucket_moved: they are in their place. */
+static inline void bucket_moves(struct bucket *b, uint64_t at, uint64_t n) {
+    b->so_far.at = at;
+    b->so_far.more = n;
+}
+static inline void bucket_moved(struct bucket *b, uint64_t at) { bucket_moves(b, at, 0); }
 /* Reads exactly n bytes. -GP_EBUSY: the file has become shorter. */
 int bucket_read(int fd, uint64_t at, void *ret, size_t n, struct gp_error *err);
 int bucket_write(int fd, uint64_t at, const void *p, size_t n, struct gp_error *err);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/page_mark.h"
 
 #define REPLY_MAX ((size_t)64 << 20)
 #define PAGES_MAX 10000
@@ -280,7 +281,7 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
     struct rest_result *results = xcalloc(n + 1, sizeof *results);
     size_t *which = xcalloc(n + 1, sizeof *which), left = 0;
     char **urls = xcalloc(n + 1, sizeof *urls);
-    char **marks = xcalloc(n + 1, sizeof *marks); /* the URL of page 1, 2, 4, 8, ...: no circle of pages misses all */
+    struct page_mark *marks = xcalloc(n + 1, sizeof *marks);
     for (size_t i = 0; i < n; i++) {
         lists[i].rc = 0;
         urls[i] = xstrdup(lists[i].first.url);
@@ -301,14 +302,12 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
             p->rc = results[k].rc;
             if (p->rc != 0) p->err = results[k].err;
             else p->rc = take_page(&p->first, &p->list, calls[k].url, results[k].reply.json, &next, &p->err);
-            if (next != NULL && str_eq(next, marks[which[k]])) {
+            if (next != NULL && page_mark_repeats(&marks[which[k]], next)) {
                 p->rc = repeats(&p->first, &p->err);
                 free(next);
                 next = NULL;
             }
-            char **old = (pages & (pages + 1)) == 0 ? &marks[which[k]] : &urls[which[k]];
-            free(*old);
-            if (old != &urls[which[k]]) *old = urls[which[k]];
+            free(urls[which[k]]);
             urls[which[k]] = next;
             rest_reply_clear(&results[k].reply);
             results[k] = (struct rest_result){0};
@@ -318,7 +317,7 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
         if (urls[i] != NULL)
             lists[i].rc = gp_fail(&lists[i].err, GP_EPROTO, "%s: the reply has too many pages", lists[i].first.what);
         free(urls[i]);
-        free(marks[i]);
+        page_mark_clear(&marks[i]);
     }
     free(urls);
     free(marks);

@@ -9,7 +9,6 @@
 
 #define ROOT "https://storage.googleapis.com"
 #define ROOT_ENV "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE" /* of gcloud */
-#define PAGES_MAX 10000                                    /* of 1000 objects */
 
 static void gcs_close(struct bucket *b) {
     struct gcs *s = gcs_of(b);
@@ -33,11 +32,12 @@ static int set_root(struct gcs *s, struct gp_error *err) {
     return 0;
 }
 
-static int gcs_open(const struct bucket_url *where, const struct gp_cancel *cancel, struct bucket **ret,
-                    struct gp_error *err) {
+static int gcs_open(const struct bucket_url *where, const struct gp_cancel *cancel, const struct http_watch *watch,
+                    struct bucket **ret, struct gp_error *err) {
     struct gcs *s = xcalloc(1, sizeof *s);
     bucket_init(&s->base, &bucket_gs, where);
     s->g.cancel = cancel;
+    s->g.watch = watch;
     s->g.principal_owner = s->base.name; /* known: no service is asked for the principal's address */
     int r = set_root(s, err);
     if (r == 0) r = google_http_open(&s->g, err);
@@ -90,8 +90,8 @@ static int add_page(const struct gcs *s, const json_t *page, struct bucket_objec
 }
 
 static int gcs_list(struct bucket *b, struct bucket_objects *ret, struct gp_error *err) {
-    GP_AUTO_FREE char *token = NULL;
-    for (int pages = 0; pages < PAGES_MAX; pages++) {
+    GP_AUTO_BUCKET_PAGES struct bucket_pages pages = {0};
+    do {
         GP_AUTO_STR struct str query = {0};
         GP_AUTO_JSON json_t *page = NULL;
         str_add(&query, "/o");
@@ -101,23 +101,16 @@ static int gcs_list(struct bucket *b, struct bucket_objects *ret, struct gp_erro
             GP_AUTO_FREE char *prefix = xasprintf("%s/", b->prefix);
             rest_query(&query, "prefix", prefix);
         }
-        if (token != NULL) rest_query(&query, "pageToken", token);
+        if (pages.token != NULL) rest_query(&query, "pageToken", pages.token);
         GP_AUTO_FREE char *url = gcs_url(gcs_of(b), NULL, query.s);
         struct gcs_call call = {.action = "objects.list", .method = "GET", .url = url};
         int r = gcs_json(gcs_of(b), &call, &page, err);
         if (r == 0) r = add_page(gcs_of(b), page, ret, err);
-        if (r != 0) return r;
         const char *next = json_str(page, "nextPageToken", "");
-        if (next[0] == '\0') {
-            bucket_objects_sort(ret);
-            return 0;
-        }
-        if (str_eq(next, token))
-            return gp_fail(err, GP_EPROTO, "gcs objects.list of '%s': the reply repeats a page", b->text);
-        free(token);
-        token = xstrdup(next);
-    }
-    return gp_fail(err, GP_EPROTO, "gcs objects.list of '%s': more than %d pages", b->text, PAGES_MAX);
+        if (r == 0) r = bucket_pages_next(b, &pages, ret, next[0] != '\0' ? next : NULL, err);
+        if (r != 0) return r;
+    } while (pages.token != NULL);
+    return 0;
 }
 
 /* --- objects --- */
@@ -150,6 +143,7 @@ static int get_piece(struct gcs *s, const struct bucket_get *req, const char *ke
     GP_AUTO_FREE char *url = gcs_url(s, key, query.s);
     struct gcs_call call = {
         .action = "objects.get", .method = "GET", .url = url, .headers = &headers, .max_body = n + 1};
+    bucket_moves(&s->base, at, n);
     int r = gcs_call(s, &call, &resp, err);
     if (r != 0) return gp_wrap(err, "'%s'", req->path);
     bool whole = resp.status == 200 && at == 0 && n == req->size;
@@ -160,6 +154,7 @@ static int get_piece(struct gcs *s, const struct bucket_get *req, const char *ke
                        s->base.text, req->path);
     const char *version = http_fields_get(&resp.headers, "x-goog-generation");
     if (*generation == NULL && version != NULL) *generation = xstrdup(version);
+    bucket_moved(&s->base, at + n);
     r = bucket_write(req->fd, at, resp.body.s, n, err);
     return r != 0 ? gp_wrap(err, "'%s'", req->path) : 0;
 }

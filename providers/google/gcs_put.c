@@ -10,7 +10,8 @@
 
 #include <inttypes.h>
 
-#define STALLS_MAX 5 /* times that one part is sent again */
+#define STALLS_MAX 5               /* times that one part is sent again */
+#define STEP ((uint64_t)256 << 10) /* the store keeps multiples of it: less of a part is no progress */
 
 /* Begins a session. *ret_url: where its parts go; caller frees. */
 static int begin(struct gcs *s, const struct bucket_put *req, char **ret_url, struct gp_error *err) {
@@ -77,7 +78,9 @@ static int send_part(struct session *u, const char *body, size_t n, struct gp_er
                             .body = body,
                             .body_len = n,
                             .once = n > 0};
+    bucket_moves(&u->s->base, u->at, n);
     int r = gcs_call(u->s, &call, &resp, err);
+    bucket_moved(&u->s->base, u->at);
     if (r != 0) return r;
     u->done = resp.status != 308;
     if (!u->done && !arrived(&resp, size, &u->at))
@@ -110,10 +113,10 @@ static int next_part(struct session *u, char *buf, struct gp_error *err) {
         if (r != 0) return r;
         gp_error_clear(&why);
         r = send_part(u, "", 0, &why);
-        if (r != 0 || u->done || u->at > before) break;
+        if (r != 0 || u->done || u->at != before) break; /* buf is of another place then */
         r = send_part(u, buf, n, &why);
     }
-    if (r == 0 && !u->done && u->at <= before)
+    if (r == 0 && !u->done && u->at < before + GP_MIN(STEP, (uint64_t)n))
         r = gp_fail(&why, GP_EPROTO, "gcs upload of '%s': the store does not take '%s'", u->s->base.text, u->req->path);
     if (r == 0) return 0;
     if (is_checksum(u->s, &why))

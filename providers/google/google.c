@@ -161,6 +161,7 @@ static void set_rest(struct google *g) {
 
 int google_http_open(struct google *g, struct gp_error *err) {
     struct http_options opt = {.cancel = g->cancel,
+                               .watch = g->watch,
                                .ca_bundle = getenv("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"),
                                .ca_setting = "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"};
     g->base.ops = &provider_google;

@@ -31,6 +31,7 @@ struct google {
     struct http *http;
     struct rest rest;
     const struct gp_cancel *cancel;
+    const struct http_watch *watch; /* of a bucket; NULL */
     struct journal *journal;
     const struct event_sink *sink;
     struct google_cred cred;

@@ -83,6 +83,7 @@ int http_open(const struct http_options *opt, struct http **ret, struct gp_error
 }
 void http_close(struct http *h) { free(h); }
 void http_cleanup(struct http **h) { http_close(*h); }
+bool http_over(const struct http *h) { return h == NULL; }
 
 int http_call(struct http *h, const struct http_req *req, struct http_resp *ret, struct gp_error *err) {
     GP_AUTO_FIELDS struct http_fields signature = {0};

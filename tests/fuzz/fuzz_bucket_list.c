@@ -26,7 +26,7 @@ static size_t look(const char *url, const uint8_t *data, size_t size) {
     GP_AUTO_BUCKET_OBJECTS struct bucket_objects found = {0};
     struct gp_error err = {0};
     replies_set((const char *)data, size);
-    int r = bucket_open(url, NULL, &b, &err);
+    int r = bucket_open(url, NULL, NULL, &b, &err);
     look_at_error(r, &err);
     if (r != 0) return 0;
     r = b->ops->list(b, &found, &err);

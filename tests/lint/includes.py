@@ -41,7 +41,7 @@ ROOMS = {
                                "providers/http*"]),
     "providers/catalog": (["catalog.h"], ["core/base"]),
     # Object stores: the contract and the table of them; each is in the folder of the provider whose credentials it takes.
-    "providers/bucket": (["bucket.h"], ["core/base", "core/spec"]),
+    "providers/bucket": (["bucket.h"], ["core/base", "core/spec", "providers/http*", "providers/common"]),
     "providers/aws": (["aws.h"], ["core/base", "core/spec", "core/model", "providers/provider.*", "providers/http*",
                                   "providers/common", "providers/catalog", "providers/bucket"]),
     "providers/runpod": ([], ["core/base", "core/software", "core/spec", "core/model", "providers/provider.*",
@@ -107,7 +107,7 @@ ROOMS = {
     "engine/internal.*": (ALL, ["engine/engine.*"]),
     "engine/run": (ALL, CORE + ["providers/provider.*", "providers/http*", "providers/ssh", "bootstrap", "templates", "validate",
                                 "engine/engine.*", "engine/internal.*"]),
-    "engine/transfer": (["bucket_copy.h", "pace.h", "transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh",
+    "engine/transfer": (["bucket_copy.h", "bucket_pace.h", "pace.h", "transfer.h"], ["core/base", "core/tree", "core/model", "core/ssh",
                                                           "providers/bucket"]),
     # Which machines, deadlines and names of a list are the stack's: proofs and the journal, not tags.
     "engine/trust": (ALL, CORE + ["providers/provider.*", "engine/run", "engine/engine.*"]),

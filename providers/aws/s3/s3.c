@@ -10,7 +10,6 @@
 #include <inttypes.h>
 
 #define META "x-amz-meta-" BUCKET_META_SHA256
-#define PAGES_MAX 10000 /* of 1000 keys */
 
 static void s3_close(struct bucket *b) {
     struct s3 *s = s3_of(b);
@@ -30,12 +29,13 @@ static char *own_endpoint(const struct aws_config *cfg) {
     return is_aws ? NULL : GP_STEAL(any);
 }
 
-static int s3_open(const struct bucket_url *where, const struct gp_cancel *cancel, struct bucket **ret,
-                   struct gp_error *err) {
+static int s3_open(const struct bucket_url *where, const struct gp_cancel *cancel, const struct http_watch *watch,
+                   struct bucket **ret, struct gp_error *err) {
     struct s3 *s = xcalloc(1, sizeof *s);
     bucket_init(&s->base, &bucket_s3, where);
     s->a.base.ops = &provider_aws;
     s->a.cancel = cancel;
+    s->a.watch = watch;
     int r = aws_config_load(&s->a.cfg, err);
     if (r == 0) r = aws_http_open(&s->a, &s->a.http, err);
     if (r == 0) r = aws_creds_ensure(&s->a, false, err); /* on EC2 it also reads the region */
@@ -93,15 +93,16 @@ static int add_page(const struct s3 *s, const struct xml_node *page, struct buck
     return 0;
 }
 
-/* One page. *token: in, that of the page before, NULL: the first; out, of this one, NULL: the last. */
-static int list_page(struct s3 *s, int most, char **token, struct bucket_objects *ret, struct gp_error *err) {
+/* One page. */
+static int list_page(struct s3 *s, int most, struct bucket_pages *pages, struct bucket_objects *ret,
+                     struct gp_error *err) {
     GP_AUTO_STR struct str query = {0};
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_XML struct xml_node *page = NULL;
     str_addf(&query, "list-type=2&encoding-type=url&max-keys=%d", most);
-    if (*token != NULL) {
+    if (pages->token != NULL) {
         str_add(&query, "&continuation-token=");
-        http_encode(&query, *token);
+        http_encode(&query, pages->token);
     }
     if (s->base.prefix[0] != '\0') {
         GP_AUTO_FREE char *prefix = xasprintf("%s/", s->base.prefix);
@@ -118,24 +119,17 @@ static int list_page(struct s3 *s, int most, char **token, struct bucket_objects
     r = add_page(s, page, ret, err);
     bool more = strcmp(xml_str(page, "IsTruncated", "false"), "true") == 0;
     const char *next = xml_str(page, "NextContinuationToken", "");
-    if (r == 0 && more && (next[0] == '\0' || str_eq(next, *token)))
+    if (r == 0 && more && next[0] == '\0')
         r = gp_fail(err, GP_EPROTO, "s3 ListObjectsV2 of '%s': the reply names no next page", s->base.text);
-    free(*token);
-    *token = r == 0 && more ? xstrdup(next) : NULL;
-    return r;
+    return r == 0 ? bucket_pages_next(&s->base, pages, ret, more ? next : NULL, err) : r;
 }
 
 static int s3_list(struct bucket *b, struct bucket_objects *ret, struct gp_error *err) {
-    GP_AUTO_FREE char *token = NULL;
-    for (int pages = 0; pages < PAGES_MAX; pages++) {
-        int r = list_page(s3_of(b), 1000, &token, ret, err);
-        if (r != 0) return r;
-        if (token == NULL) {
-            bucket_objects_sort(ret);
-            return 0;
-        }
-    }
-    return gp_fail(err, GP_EPROTO, "s3 ListObjectsV2 of '%s': more than %d pages", b->text, PAGES_MAX);
+    GP_AUTO_BUCKET_PAGES struct bucket_pages pages = {0};
+    int r = 0;
+    do r = list_page(s3_of(b), 1000, &pages, ret, err);
+    while (r == 0 && pages.token != NULL);
+    return r;
 }
 
 /* --- objects --- */
@@ -160,6 +154,7 @@ static int get_piece(struct s3 *s, const struct bucket_get *req, const char *key
     snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, at, at + n - 1);
     struct s3_call call = {
         .action = "GetObject", .method = "GET", .key = key, .range = range, .etag = *etag, .max_body = n + 1};
+    bucket_moves(&s->base, at, n);
     int r = s3_call(s, &call, &resp, err);
     if (r != 0) return gp_wrap(err, "'%s'", req->path);
     char want[100];
@@ -172,6 +167,7 @@ static int get_piece(struct s3 *s, const struct bucket_get *req, const char *key
                        s->base.text, req->path);
     const char *version = http_fields_get(&resp.headers, "etag");
     if (*etag == NULL && version != NULL) *etag = xstrdup(version);
+    bucket_moved(&s->base, at + n);
     r = bucket_write(req->fd, at, resp.body.s, n, err);
     return r != 0 ? gp_wrap(err, "'%s'", req->path) : 0;
 }
@@ -188,12 +184,13 @@ static int s3_get(struct bucket *b, const struct bucket_get *req, struct gp_erro
 
 static int s3_check(struct bucket *b, struct gp_error *err) {
     GP_AUTO_BUCKET_OBJECTS struct bucket_objects few = {0};
-    GP_AUTO_FREE char *token = NULL, *id = NULL;
+    GP_AUTO_BUCKET_PAGES struct bucket_pages pages = {0};
+    GP_AUTO_FREE char *id = NULL;
     GP_AUTO_FREE char *key = bucket_key(b, BUCKET_PROBE);
     char name[] = BUCKET_PROBE;
     struct bucket_object probe = {.path = name};
     struct gp_error why = {0};
-    int r = list_page(s3_of(b), 1, &token, &few, err);
+    int r = list_page(s3_of(b), 1, &pages, &few, err);
     if (r != 0) return r;
     r = s3_stat(b, &probe, &why); /* 403 without the right to read objects, else 404 */
     if (r != 0 && r != -GP_ENOTFOUND) {

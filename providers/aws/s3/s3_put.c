@@ -58,7 +58,10 @@ static int put_whole(struct s3 *s, const struct bucket_put *req, const char *key
     http_fields_add(&headers, META, req->sha256);
     struct s3_call call = {
         .action = "PutObject", .method = "PUT", .key = key, .headers = &headers, .body = body, .body_len = n};
-    return s3_call(s, &call, &resp, err);
+    bucket_moves(&s->base, 0, n);
+    r = s3_call(s, &call, &resp, err);
+    bucket_moved(&s->base, r == 0 ? n : 0);
+    return r;
 }
 
 /* --- in parts --- */
@@ -105,13 +108,16 @@ static int send_abort(struct s3 *s, const char *key, const char *id, struct gp_e
 int s3_upload_abort(struct s3 *s, const char *key, const char *id, struct gp_error *err) {
     struct http *usual = s->a.http;
     const struct gp_cancel *cancel = s->a.cancel;
-    if (!gp_cancelled(cancel)) return send_abort(s, key, id, err);
+    const struct http_watch *watch = s->a.watch;
+    if (!gp_cancelled(cancel) && !http_over(usual)) return send_abort(s, key, id, err);
     s->a.cancel = NULL; /* the parts are billed until it is done */
+    s->a.watch = NULL;
     int r = aws_http_open(&s->a, &s->a.http, err);
     if (r == 0) r = send_abort(s, key, id, err);
     if (s->a.http != usual) http_close(s->a.http);
     s->a.http = usual;
     s->a.cancel = cancel;
+    s->a.watch = watch;
     return r;
 }
 
@@ -131,7 +137,7 @@ int s3_abandon(struct bucket *b, const char *note, struct gp_error *err) {
     return r == 0 ? s3_upload_abort(s3_of(b), key, id, err) : r;
 }
 
-static int put_part(struct upload *u, const void *body, size_t n, struct gp_error *err) {
+static int put_part(struct upload *u, uint64_t at, const void *body, size_t n, struct gp_error *err) {
     GP_AUTO_RESP struct http_resp resp = {0};
     GP_AUTO_FIELDS struct http_fields headers = {0};
     GP_AUTO_STR struct str query = {0};
@@ -146,7 +152,9 @@ static int put_part(struct upload *u, const void *body, size_t n, struct gp_erro
                            .headers = &headers,
                            .body = body,
                            .body_len = n};
+    bucket_moves(&u->s->base, at, n);
     int r = s3_call(u->s, &call, &resp, err);
+    bucket_moved(&u->s->base, r == 0 ? at + n : at);
     const char *etag = http_fields_get(&resp.headers, "etag");
     if (r == 0 && (etag == NULL || strpbrk(etag, "<>&") != NULL))
         r = gp_fail(err, GP_EPROTO, "s3 UploadPart of '%s': the reply has no ETag", u->s->base.text);
@@ -171,7 +179,7 @@ static int put_parts(struct upload *u, struct gp_error *err) {
         int r = bucket_read(u->req->fd, at, body, n, err);
         if (r != 0) return gp_wrap(err, "'%s'", u->req->path);
         sha256_sum_add(&sum, body, n);
-        r = put_part(u, body, n, err);
+        r = put_part(u, at, body, n, err);
         if (r != 0) return r;
     }
     sha256_sum_end(&sum, bytes);

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs and checkpoints in buckets: moto's S3, which is not ours, and what a run must do around it."""
 import hashlib
+import itertools
+import json
 import signal
 import threading
+import time
 
 import pytest
 
@@ -250,6 +253,82 @@ def test_killed_in_the_upload_the_next_run_ends_it(gpuprov, job, store, proxy):
     assert not store.unfinished() and len(store.read("runs/a/big")) == 70000004
     assert sorted(store.objects()) == ["runs/a/big", "runs/a/small"] and not staged(gpuprov)
     nothing_runs(gpuprov)
+
+
+def is_list(r):
+    return "max-keys=1000" in r.path
+
+
+def list_page(key, token):
+    body = (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+            f"<Contents><Key>{key}</Key><Size>1</Size></Contents></ListBucketResult>").encode()
+    return 200, [("Content-Length", str(len(body)))], body
+
+
+def test_a_list_whose_pages_go_round_ends(gpuprov, job, store, proxy):
+    pages = itertools.count()
+    proxy.rule(is_list, lambda r, f: list_page(f"runs/a/{(n := next(pages))}", f"t{n % 2}"))
+    failed = gpuprov("run", "--json", job("mkdir out; echo 1 >out/one"), code=1, env=store.env)
+    assert "'s3://results/runs/a': the store repeats a page of its list" in failed.json["error"]["message"]
+    assert next(pages) < 10 and failed.json["destroyed"] > 0
+    nothing_runs(gpuprov)
+
+
+@pytest.mark.parametrize("how", ["list", "put", "drip"])
+def test_a_store_without_end_does_not_keep_the_nodes(gpuprov, job, store, proxy, how):
+    """New pages come every two seconds; or an object is taken and not acknowledged; or a page never ends."""
+    pages, bad, done = itertools.count(), {"on": True}, threading.Event()
+
+    def hostile(request, _forward):
+        if how == "list":
+            done.wait(2)
+            return list_page(f"runs/a/{(n := next(pages))}", f"t{n}")
+        while how == "drip" and not done.wait(0.3):
+            request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" if next(pages) == 0 else b" ")
+        done.wait(120)
+        return None
+
+    proxy.rule(lambda r: bad["on"] and (is_object(r) if how == "put" else is_list(r)), hostile)
+    spec = job("mkdir out; echo 1 >out/one")
+    start = time.monotonic()
+    p = gpuprov.popen("run", "--json", "--fetch-timeout", "5s", spec, env=store.env)
+    try:
+        out, err = p.communicate(timeout=90)
+    finally:
+        done.set()
+        p.kill()
+    failed = json.loads(out.splitlines()[-1])
+    error = failed["error"]["message"]
+    assert p.returncode == 6 and failed["error"]["code"] == "timeout", err
+    assert "'s3://results/runs/a': the store did not finish within 5.0s (--fetch-timeout)" in error and time.monotonic() - start < 80
+    here = [p for p in staged(gpuprov) if p.name == "one"]
+    assert len(here) == 1 and str(here[0].parent) in error and "the same 'gpuprov run' sends them" in error
+    assert failed["destroyed"] > 0
+    nothing_runs(gpuprov)
+    bad["on"] = False
+    again = gpuprov("run", "--json", "--fetch-timeout", "5m", spec, env=store.env).json["job"]
+    assert again["id"] == failed["job"]["id"] and store.read("runs/a/one") == b"1\n" and not staged(gpuprov)
+
+
+def test_a_store_that_hangs_does_not_stop_the_copies_of_nodes(gpuprov, job, store, proxy):
+    hung, done = threading.Event(), threading.Event()
+    proxy.rule(lambda r: is_object(r) and not done.is_set(), lambda r, f: hung.set() or (done.wait(120) and None))
+    here = folder_of(gpuprov, "s3://results/state") / "n"
+    p = gpuprov.popen("run", job(COUNTS, more=CHECKPOINT), env=store.env)
+    try:
+        assert hung.wait(120)
+        step = int(here.read_text())
+        wait_for(lambda: int(here.read_text() or 0) > step + 100, 40)
+        assert mark_of(gpuprov).exists()
+        done.set()
+        wait_for(lambda: "state/n" in store.objects(), 60)
+        gpuprov("ssh", "train/0", "--", "touch .gpuprov/work/fast")
+        _out, err = p.communicate(timeout=120)
+    finally:
+        done.set()
+        p.kill()
+    assert p.returncode == 0, err
+    assert int(store.read("state/n")) > step + 100 and not staged(gpuprov)
 
 
 @pytest.mark.long

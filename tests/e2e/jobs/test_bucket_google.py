@@ -2,6 +2,7 @@
 """Outputs and checkpoints in buckets of Google: an emulator of Cloud Storage that is not ours, behind a proxy that gives
 tokens and refuses requests without one."""
 import hashlib
+import itertools
 import json
 import socket
 import urllib.parse
@@ -153,3 +154,25 @@ def test_a_refusal_is_none_of_the_checksum_whatever_the_prefix_is_called(gpuprov
     failed = gpuprov("run", "--json", spec(text), code=5, env=store.env)
     assert "the same 'gpuprov run' sends them" in failed.json["error"]["message"]
     assert [p.read_text() for p in staged(gpuprov) if p.name == "step"] == ["7\n"]
+
+
+@pytest.mark.parametrize("how", ["list", "range"])
+def test_a_store_that_does_not_get_on_is_left(gpuprov, store, spec, how):
+    """The tokens of its pages go round; or it keeps one byte more of each part that is sent."""
+    calls = itertools.count(1)
+    if how == "list":
+        store.proxy.rule(lambda r: r.command == "GET" and "/o?" in r.path and "runs" in r.path, lambda r, f: reply(200, {
+            "nextPageToken": f"t{(n := next(calls)) % 2}", "items": [{"name": f"runs/a/{n}", "size": "1"}]}))
+    else:
+        store.proxy.rule(lambda r: r.command == "PUT", lambda r, f: (
+            308, [("Range", f"bytes=0-{next(calls)}"), ("Content-Length", "0")], b""))
+    path = spec(SPEC.format(script="mkdir -p out; head -c 3000000 /dev/zero >out/big"))
+    p = gpuprov.popen("run", "--json", path, env=store.env)
+    try:
+        out, err = p.communicate(timeout=90)
+    finally:
+        p.kill()
+    error = json.loads(out.splitlines()[-1])["error"]["message"]
+    assert p.returncode == 1 and next(calls) < 10, err
+    assert {"list": "'gs://results/runs/a': the store repeats a page", "range": "the store does not take 'big'"}[how] in error
+    assert gpuprov.json("status")["stacks"] == []

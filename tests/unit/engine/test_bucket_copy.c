@@ -39,7 +39,7 @@ static int down(const char *of, uint64_t bytes, const char *folder, struct tree_
     key = of;
     size = bytes;
     gets = 0;
-    return bucket_down(&b, folder, ret, err);
+    return bucket_down(&b, NULL, folder, ret, err);
 }
 
 static void what_does_not_fit_is_not_fetched(void **state) {

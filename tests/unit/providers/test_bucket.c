@@ -70,7 +70,7 @@ static void urls(void **state) {
     }
     struct gp_error err = {0};
     struct bucket *none = NULL;
-    assert_int_equal(bucket_open("azure://abc/x", NULL, &none, &err), -GP_EUSAGE);
+    assert_int_equal(bucket_open("azure://abc/x", NULL, NULL, &none, &err), -GP_EUSAGE);
     assert_non_null(strstr(err.msg, "s3://"));
     assert_false(bucket_url_is("./a/b") || bucket_url_is("/x:y") || bucket_url_is(NULL));
 }
@@ -172,6 +172,71 @@ static void a_list_has_a_limit(void **state) {
     assert_non_null(strstr(err.msg, "'s3://b/': its list of objects has more than 256 MiB, after 2"));
 }
 
+/* A page with one key, and the token of the next page. */
+static int page(struct bucket_pages *p, struct bucket_objects *o, const char *key, const char *next,
+                struct gp_error *err) {
+    char none[] = "", text[] = "s3://b/p";
+    struct bucket b = {.prefix = none, .text = text};
+    if (key != NULL) assert_int_equal(bucket_objects_add(&b, o, key, strlen(key), 1, NULL, NULL), 0);
+    return bucket_pages_next(&b, p, o, next, err);
+}
+
+static void pages_bring_new_keys(void **state) {
+    (void)state;
+    GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+    GP_AUTO_BUCKET_PAGES struct bucket_pages p = {0};
+    struct gp_error err = {0};
+    char key[20], token[20];
+    for (int i = 0; i < 5000; i++) { /* in any order */
+        snprintf(key, sizeof key, "k%d", 5000 - i);
+        snprintf(token, sizeof token, "t%d", i);
+        assert_int_equal(page(&p, &o, key, token, &err), 0);
+        assert_string_equal(p.token, token);
+    }
+    assert_int_equal(page(&p, &o, "k17", "new", &err), -GP_EPROTO);
+    assert_non_null(strstr(err.msg, "'s3://b/p': the store repeats a page"));
+}
+
+static void pages_have_no_circle(void **state) {
+    (void)state;
+    for (int length = 1; length < 40; length++) {
+        GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+        GP_AUTO_BUCKET_PAGES struct bucket_pages p = {0};
+        struct gp_error err = {0};
+        char key[20], token[20];
+        int n = 0, r = 0;
+        for (; r == 0 && n < 1000; n++) {
+            snprintf(key, sizeof key, "k%d", n);
+            snprintf(token, sizeof token, "t%d", n % length);
+            r = page(&p, &o, key, token, &err);
+        }
+        assert_int_equal(r, -GP_EPROTO);
+        assert_true(n <= 3 * length + 3);
+    }
+}
+
+static void pages_end(void **state) {
+    (void)state;
+    GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+    GP_AUTO_BUCKET_PAGES struct bucket_pages p = {0};
+    struct gp_error err = {0};
+    char token[20];
+    int n = 0;
+    assert_int_equal(page(&p, &o, "b", "a", &err), 0);
+    assert_int_equal(page(&p, &o, NULL, "x", &err), 0); /* versions that were removed */
+    assert_int_equal(page(&p, &o, "..", "y", &err), 0); /* a key that is left out */
+    assert_int_equal(page(&p, &o, "a", NULL, &err), 0);
+    assert_null(p.token);
+    assert_int_equal(o.list.len, 2);
+    assert_string_equal(o.list.items[0].path, "a");
+    bucket_pages_clear(&p);
+    bucket_objects_clear(&o);
+    do snprintf(token, sizeof token, "t%d", n);
+    while (page(&p, &o, NULL, token, &err) == 0 && ++n < 1000);
+    assert_int_equal(n, 100);
+    assert_non_null(strstr(err.msg, "more than 100 empty pages"));
+}
+
 static void parts(void **state) {
     (void)state;
     static const uint64_t sizes[] = {1, BUCKET_WHOLE_MAX + 1, (uint64_t)200 << 30, (uint64_t)5 << 40};
@@ -229,6 +294,9 @@ int main(void) {
         cmocka_unit_test(foreign_keys),
         cmocka_unit_test(folders_of_a_console_are_nothing),
         cmocka_unit_test(a_list_has_a_limit),
+        cmocka_unit_test(pages_bring_new_keys),
+        cmocka_unit_test(pages_have_no_circle),
+        cmocka_unit_test(pages_end),
         cmocka_unit_test(parts),
         cmocka_unit_test(crc32c_has_the_published_values),
         cmocka_unit_test(addresses_of_s3),

@@ -377,6 +377,43 @@ static void test_many_cancelled(void **state) {
     gp_cancel_clear(&cancel);
 }
 
+/* A watch that does `next` once 300 ms were waited for without a byte. */
+struct watch {
+    struct http_watch base;
+    enum http_wait next;
+    int64_t waited_ms;
+    uint64_t moved;
+};
+static enum http_wait watched(void *ctx, int64_t waited_ms, uint64_t moved) {
+    struct watch *w = ctx;
+    w->waited_ms += waited_ms;
+    w->moved = GP_MAX(w->moved, moved);
+    if (w->waited_ms < 300) return HTTP_WAIT_ON;
+    if (w->next == HTTP_WAIT_AGAIN) w->waited_ms = 0;
+    return w->next;
+}
+
+static void test_watched(void **state) {
+    (void)state;
+    struct watch w = {.base = {.waited = watched, .ctx = &w}, .next = HTTP_WAIT_OVER};
+    struct http *h = open_client(&(struct http_options){.watch = &w.base});
+    int64_t start = clock_ms();
+    GP_AUTO_ONE struct one over = call(h, "/hang?over", true, (struct http_req){0});
+    assert_true(over.rc == -GP_ETIMEOUT && over.resp.sent && http_over(h));
+    assert_string_equal(over.err.msg, "test: not finished in time");
+    assert_true(clock_ms() - start < 3000 && w.moved == 5);
+    w.next = HTTP_WAIT_AGAIN; /* as after a lost reply */
+    w.waited_ms = 0;
+    GP_AUTO_ONE struct one again = call(h, "/hang?again", true, (struct http_req){.tries = 2});
+    assert_true(again.rc == -GP_EENDPOINT && again.resp.attempts == 2 && !http_over(h));
+    GP_AUTO_ONE struct one once = call(h, "/hang?once", false, (struct http_req){0});
+    assert_true(once.rc == -GP_ELOST && once.resp.attempts == 1);
+    w.waited_ms = 0; /* also the time of a reply that comes at once counts */
+    GP_AUTO_ONE struct one ok = call(h, "/wait?watched", true, (struct http_req){0});
+    assert_true(ok.rc == 0 && w.waited_ms >= 190);
+    http_close(h);
+}
+
 static void test_many_paced(void **state) {
     (void)state;
     struct http *h = open_client(&(struct http_options){.min_interval_ms = 200});
@@ -471,6 +508,7 @@ int main(void) {
         cmocka_unit_test(test_many_http2),
         cmocka_unit_test(test_never_twice),
         cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_watched),
         cmocka_unit_test(test_many_paced),
         cmocka_unit_test(test_shown),
         cmocka_unit_test(test_trace),
