@@ -34,9 +34,12 @@ static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
 #define FRESH_MS 10000 /* an older list is read again before anything is destroyed by it */
 
+struct sweeps;
+
 /* One provider's resources, and the tombstones. */
 struct sweep {
     struct engine *e;
+    const struct sweeps *among; /* the lists of all providers: a stack may be at several */
     const struct provider_ops *ops;
     const char *owner;  /* NULL: the provider's own */
     struct run *run;    /* one each, because owners differ by cloud. Its look: the places looked at */
@@ -68,16 +71,22 @@ static int open_its_others(struct run *run, struct gp_error *err) {
 
 #define FARTHEST_S ((int64_t)31 * 86400) /* limits.ttl and extend allow 30 days */
 
-/* What the tags of the stack's machines say of its deadline. */
+/* What the tags of machines tell of the stack's deadline. */
 struct told {
-    bool key;         /* the login key is at hand, which tells whether the stack wrote them */
-    bool member;      /* machines are the stack's, by this journal or by their proof */
-    int64_t moved_s;  /* the journal's, or a later one: the latest proven; without the key the earliest of all nodes */
-    int64_t proven_s; /* the latest proven one; 0: none. A former one may have been put back */
+    bool key;          /* the login key is at hand, which tells whether the stack wrote them */
+    bool member;       /* machines are the stack's, by this journal or by their proof */
+    int64_t moved_s;   /* the journal's, or a later one: the latest proven; without the key the earliest of all nodes */
+    int64_t proven_s;  /* the latest proven one; 0: none. A former one may have been put back */
+    int64_t claimed_s; /* without the key: the latest of machines that may be the stack's; 0: none */
 };
 
 static void hear(struct sweep *w, struct run *run, const struct stack *s, const struct resource *r, struct told *t) {
     bool proven = t->key && trust_deadline(run, r), sane = r->expires_s <= w->time.later_s + FARTHEST_S;
+    if (r->ours == OURS_NOT) { /* the stack wrote that deadline, whoever has it, or may have */
+        if (proven && sane) t->proven_s = GP_MAX(t->proven_s, r->expires_s);
+        if (!t->key && sane) t->claimed_s = GP_MAX(t->claimed_s, r->expires_s);
+        return;
+    }
     bool moved = r->expires_s > s->expires_s && sane && (proven || !t->key);
     int64_t one_s = moved ? r->expires_s : s->expires_s;
     bool first = !t->member;
@@ -90,35 +99,44 @@ static bool is_of(const struct resource *r, const struct stack *s) {
     return str_eq(r->uid, s->uid) && str_eq(r->stack, s->name) && str_eq(r->owner, s->owner);
 }
 
-/* Another controller with the key may have launched a node since: its proof tells. The machines of the list are marked
- * accordingly. */
+/* Another controller with the key may have launched a node since, or moved the deadline: proofs tell. The machines
+ * of the lists are marked accordingly. */
 static struct told hear_all(struct sweep *w, const struct stack *s) {
     struct told t = {0};
     struct run *run = NULL;
     struct engine_opts saved = w->e->opts;
     w->e->opts.owner = s->owner;
     bool open = run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0, asked = false;
-    for (size_t i = 0; open && i < w->all.list.len; i++) {
-        struct resource *r = &w->all.list.items[i];
-        if (!resource_is_machine(r) || !alive(r) || !str_eq(r->uid, s->uid)) continue;
-        if (r->ours == OURS_NOT && (r->proof[0] == '\0' || !is_of(r, s))) continue;
-        if (!asked) t.key = run_has_proof_key(run); /* its agent may prompt, so only where it counts */
-        asked = true;
-        trust_machine(run, r);
-        if (r->ours != OURS_NOT) hear(w, run, s, r, &t);
+    for (size_t k = 0; open && k < w->among->list.len; k++) {
+        const struct resource_list *all = &w->among->list.items[k].all;
+        for (size_t i = 0; i < all->list.len; i++) {
+            struct resource *r = &all->list.items[i];
+            bool tells = is_of(r, s) && (r->proof[0] != '\0' || r->deadline[0] != '\0');
+            if (!resource_is_machine(r) || !of_uid(r, s->uid) || (r->ours == OURS_NOT && !tells)) continue;
+            if (!asked) t.key = run_has_proof_key(run); /* its agent may prompt, so only where it counts */
+            asked = true;
+            trust_machine(run, r);
+            hear(w, run, s, r, &t);
+        }
     }
     run_close(run);
     w->e->opts = saved;
     return t;
 }
 
-/* Whether this journal has machines of the stack alive that the list does not show. */
+static bool is_listed(const struct sweeps *among, const char *id) {
+    for (size_t k = 0; k < among->list.len; k++)
+        if (resource_list_has(&among->list.items[k].all, id)) return true;
+    return false;
+}
+
+/* Whether this journal has machines of the stack alive that no list shows. */
 static int has_others(const struct sweep *w, const struct stack *s, bool *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     int r = journal_resources(w->e->journal, s->uid, &known, err);
     for (size_t i = 0; i < known.list.len; i++)
         if (alive(&known.list.items[i]) && resource_is_machine(&known.list.items[i]) &&
-            !resource_list_has(&w->all, known.list.items[i].id))
+            !is_listed(w->among, known.list.items[i].id))
             *ret = true;
     return r;
 }
@@ -138,7 +156,8 @@ static int judge_known(struct sweep *w, const struct stack *s, struct gc_group *
     if ((!launched && !ret->adopted) || !str_eq(s->name, ret->of->stack) || !str_eq(s->owner, ret->of->owner)) return 0;
     /* its machines are at another place, and may have a later deadline: gc_journal looks at all of them */
     if (launched && !t.member && others) return 0;
-    if (launched) ret->known_s = t.member ? t.moved_s : s->expires_s;
+    ret->claimed_s = t.claimed_s;
+    if (launched) ret->known_s = GP_MAX(t.member ? t.moved_s : s->expires_s, t.proven_s);
     else if (t.proven_s > 0) ret->known_s = GP_MAX(t.proven_s, s->expires_s);
     return 0;
 }
@@ -279,8 +298,11 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
     for (size_t k = 0; r == 0 && k < w->stones.list.len; k++) {
         const struct intent *stone = &w->stones.list.items[k];
         int64_t until = GP_MAX(stone->created_s + TOMBSTONE_MIN_AGE_S, stone->deadline_s);
-        bool there = false;
-        for (size_t i = 0; i < w->all.list.len; i++) there = there || of_uid(&w->all.list.items[i], stone->uid);
+        bool there = false, machine = stone->kind == RES_INSTANCE; /* a claim with its uid may be anybody's */
+        for (size_t i = 0; i < w->all.list.len; i++) {
+            const struct resource *one = &w->all.list.items[i];
+            there = there || (of_uid(one, stone->uid) && (!machine || resource_is_machine(one)));
+        }
         bool looked = look_is_seen(w->run, stone->provider, stone->region);
         if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->time.now_s >= until)
             r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
@@ -423,7 +445,7 @@ static void look_one(void *ctx, size_t i) {
 
 static int sweep_add(struct engine *e, const struct provider_ops *ops, const char *owner, struct sweeps *to,
                      struct gp_error *err) {
-    struct sweep w = {.e = e, .ops = ops, .owner = owner};
+    struct sweep w = {.e = e, .among = to, .ops = ops, .owner = owner};
     int r = run_open(e, NULL, NULL, &w.run, err);
     if (r != 0) return r;
     w.run->ending = true;
@@ -470,11 +492,11 @@ static int gc_all(struct sweeps *all, bool dry_run, struct gc_result *ret, struc
         struct gp_error why = {0};
         opened += w->p != NULL;
         if (gc_one(w, all->clocks, dry_run, ret, seen, &why) != 0 && first->code == GP_OK) *first = why;
-        resource_list_clear(&w->all);
         intent_list_clear(&w->stones);
         strv_clear(&w->held);
         run_close(w->run);
     }
+    for (size_t i = 0; i < all->list.len; i++) resource_list_clear(&all->list.items[i].all);
     vec_free(&all->list);
     return opened;
 }

@@ -13,30 +13,29 @@ bool gc_fate_in_group(const struct resource *r, const struct resource *of) {
 
 static bool is_over(const struct resource *r, int64_t now_s) { return r->expires_s > 0 && now_s >= r->expires_s; }
 
-/* A tombstone is the record of a launch of this journal that `down` could not settle. */
+/* A tombstone is the record of a launch of this journal that `down` could not settle. Another run's launch may have the
+ * same uid, slots and attempt: its own proof is in the request that was sent. */
 static bool is_buried(const struct gc_group *g, const struct resource *r) {
-    for (size_t k = 0; r->kind == RES_INSTANCE && k < g->stones->list.len; k++) {
+    for (size_t k = 0; r->kind == RES_INSTANCE && r->launch[0] != '\0' && k < g->stones->list.len; k++) {
         const struct intent *s = &g->stones->list.items[k];
         if (str_eq(s->uid, r->uid) && str_eq(s->note, FORGET_NOTE) && r->slot >= s->slot_first &&
-            r->slot < s->slot_first + s->slot_count && r->attempt == s->attempt)
+            r->slot < s->slot_first + s->slot_count && r->attempt == s->attempt && strstr(s->body, r->launch) != NULL)
             return true;
     }
     return false;
 }
 
-static bool has_stone(const struct gc_group *g) {
-    for (size_t k = 0; k < g->stones->list.len; k++)
-        if (str_eq(g->stones->list.items[k].uid, g->of->uid) && str_eq(g->stones->list.items[k].note, FORGET_NOTE))
-            return true;
-    return false;
-}
-
+/* Without the login key another controller's machine cannot be told from a copy. One that states a later deadline keeps
+ * the claim and the rest, and has its own. */
 static void of_launched(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) {
-    ret->whole = g->known_s > 0 && now_s >= g->known_s;
+    bool over = g->known_s > 0 && now_s >= g->known_s, waits = g->claimed_s > now_s;
+    ret->whole = over && !waits;
     for (size_t i = 0; !ret->whole && i < g->all->list.len; i++) {
         const struct resource *r = &g->all->list.items[i];
-        bool unproven = resource_is_machine(r) && r->ours == OURS_NOT && !(g->keyless && r->proof[0] != '\0');
-        if (gc_fate_in_group(r, g->of) && unproven && is_over(r, now_s)) vec_push(&ret->some.list, *r);
+        if (!gc_fate_in_group(r, g->of) || !resource_is_machine(r)) continue;
+        bool perhaps = g->keyless && r->proof[0] != '\0';
+        bool ends = r->ours != OURS_NOT ? over : is_over(r, now_s) && (over || !perhaps);
+        if (ends) vec_push(&ret->some.list, *r);
     }
 }
 
@@ -55,17 +54,15 @@ static bool waits(const struct gc_group *g, const struct resource *r, int64_t no
 }
 
 static void one_by_one(const struct gc_group *g, int64_t now_s, struct gc_fate *ret) {
-    bool stone = has_stone(g), waiting = false, over = false, machines = false, buried = true;
+    bool waiting = false, over = false, machines = false;
     for (size_t i = 0; i < g->all->list.len; i++) {
         const struct resource *r = &g->all->list.items[i];
         if (!gc_fate_in_group(r, g->of)) continue;
-        bool machine = resource_is_machine(r);
-        machines = machines || machine;
-        buried = buried && (!machine || is_buried(g, r));
+        machines = machines || resource_is_machine(r);
         waiting = waiting || waits(g, r, now_s);
         over = over || ends(g, r, now_s);
     }
-    ret->whole = g->complete && ((over && !waiting) || (stone && buried));
+    ret->whole = g->complete && over && !waiting;
     for (size_t i = 0; !ret->whole && i < g->all->list.len; i++) {
         const struct resource *r = &g->all->list.items[i];
         bool alone = resource_is_machine(r) || (!machines && !r->claim);

@@ -10,11 +10,12 @@
 struct gc_group {
     const struct resource_list *all; /* as listed; those with the uid and the stack's name of `of` are the group */
     const struct resource *of;
-    bool launched;   /* this journal launched nodes of it */
-    bool adopted;    /* else: it has nodes that this journal has adopted, and the login key is at hand */
-    int64_t known_s; /* then its deadline, wall; 0: none that is certain, or the group has another name or owner */
-    bool keyless;    /* the login key is not at hand, so a tag that may be a proof tells nothing */
-    bool complete;   /* every place of the provider was listed */
+    bool launched;     /* this journal launched nodes of it */
+    bool adopted;      /* else: it has nodes that this journal has adopted, and the login key is at hand */
+    int64_t known_s;   /* then its deadline, wall; 0: none that is certain, or the group has another name or owner */
+    int64_t claimed_s; /* without the login key: the latest deadline of machines that may be the stack's; 0: none */
+    bool keyless;      /* the login key is not at hand, so a tag that may be a proof tells nothing */
+    bool complete;     /* every place of the provider was listed */
     const struct intent_list *stones; /* of all stacks that `down` destroyed */
 };
 struct gc_fate {

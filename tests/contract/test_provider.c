@@ -121,6 +121,20 @@ static void test_create(void **state) {
     resource_list_clear(&kept);
 }
 
+/* By it gc knows a machine of a launch whose outcome `down` could not learn. */
+static void check_launch_is_recorded(const struct resource *r) {
+    struct intent_list done = {0};
+    bool sent = false;
+    OK(journal_intents(w.journal, w.stack.uid, 1U << INTENT_DONE, &done, err));
+    for (size_t i = 0; i < done.list.len; i++) {
+        const struct intent *in = &done.list.items[i];
+        bool its = in->kind == RES_INSTANCE && r->slot >= in->slot_first && r->slot < in->slot_first + in->slot_count;
+        sent = sent || (its && r->launch[0] != '\0' && strstr(in->body, r->launch) != NULL);
+    }
+    intent_list_clear(&done);
+    if (!sent) fail_msg("%s: its launch is '%s', which no request has", r->id, r->launch);
+}
+
 static void check_listed(struct provider *p) {
     GP_AUTO_RESOURCES struct resource_list l = {0};
     GP_AUTO_RESOURCES struct resource_list nodes = {0};
@@ -133,6 +147,7 @@ static void check_listed(struct provider *p) {
     assert_int_equal(count_live(&nodes, node_kind()), 2);
     for (int slot = 0; slot < 2; slot++) {
         const struct resource *r = by_slot(&l, slot);
+        if (r != NULL && r->kind == RES_INSTANCE && !w.ops->own_list) check_launch_is_recorded(r);
         assert_non_null(r);
         assert_string_equal(r->id, by_slot(&w.made, slot)->id);
         assert_string_equal(r->owner, p->owner);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gc` and `up` of a machine that has no journal of a stack's launch: it ends only what it has listed and judged, and what
 tags say of the rest is a claim. The stack's own controller lives, and may launch at any moment."""
+import contextlib
+import sqlite3
 import time
 
 import pytest
@@ -117,6 +119,37 @@ def test_an_adopted_stack_is_launched_again_meanwhile(shared, proxies, keyed, at
     said = p.communicate()
     assert shared.groups("t4"), said
     assert len(shared.alive()) == (0 if at is None else 2), said
+
+
+@pytest.mark.parametrize("key_is", ["here", "away"])
+@pytest.mark.parametrize("proof", ["whole", "removed", "not yet"])
+@pytest.mark.matrix(keep=2)
+def test_a_stack_that_another_controller_launched_again_and_extended(shared, victim, tmp_path, key_is, proof):
+    """This journal launched it, the node was preempted, and the other one moved the deadline. What it launched may have no
+    proof of the machine, because somebody removed the tag or because it starts just now."""
+    one, key = victim(), make_key(tmp_path)
+    [first] = one.launch(one.spec(key=key, nodes=1))
+    prove(shared, key, first, 0)
+    shared.end(first)
+    one("status", "t4", code=None)
+    other = victim()
+    [now] = other.launch(other.spec(key=key, nodes=1))
+    if proof != "not yet":
+        prove(shared, key, now, 0)
+    uid, later = tags_of(shared.about(now))["uid"], int(time.time()) + 7200
+    shared.tag(now, expires=at_text(later), deadline=proof_of(key, "deadline", uid, later))
+    if proof == "removed":
+        shared.tag(now, proof=None)
+    with contextlib.closing(sqlite3.connect(one.state / "journal.db")) as db, db:
+        db.execute("UPDATE stacks SET expires_s = ?", (int(time.time()) - 60,))
+    if key_is == "away":
+        key.rename(key.with_name("away"))
+    said = gc(one)
+    assert shared.alive() == [now] and shared.groups("t4"), said
+    if key_is == "away":  # by its own word, which nothing can check, it is over
+        shared.tag(now, expires=PAST)
+        said = gc(one)
+        assert shared.alive() == [] and not shared.groups("t4"), said
 
 
 def test_what_is_gone_is_forgotten(shared, keyed):

@@ -402,6 +402,7 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
                         .slot_first = 0,
                         .slot_count = 2,
                         .attempt = 2,
+                        .body = xstrdup("tag=00112233445566778899aabbccddeeff"),
                         .created_s = clock_wall_s(),
                         .deadline_s = clock_wall_s() + 3600};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
@@ -409,7 +410,9 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
     down_ok(f);
     assert_int_equal(stones(f), 1);
     resource_list_clear(&cloud.things);
-    add_of(RES_INSTANCE, "i-late", 1, "me", "t", uid, clock_wall_s() + 3600)->attempt = 2;
+    struct resource *late = add_of(RES_INSTANCE, "i-late", 1, "me", "t", uid, clock_wall_s() + 3600);
+    late->attempt = 2;
+    resource_set(&late->launch, "00112233445566778899aabbccddeeff");
     struct gc_result res = {0};
     assert_int_equal(engine_gc(f->e, NULL, true, &res, &err), 0);
     assert_int_equal(res.ended.list.len, 1);

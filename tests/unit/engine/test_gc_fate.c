@@ -14,10 +14,12 @@
 
 #define NOW 1800000000
 #define UID "0123456789abcdef"
+#define LAUNCH "00112233445566778899aabbccddeeff"
 
 static struct resource_list all;
 static struct intent_list stones;
-static bool incomplete;
+static bool incomplete, keyless;
+static int64_t claimed_s;
 
 static struct resource *add(enum resource_kind kind, const char *id, enum resource_ours ours, int64_t expires_s) {
     struct resource r;
@@ -42,6 +44,8 @@ static const char *fate_of(bool launched, bool adopted, int64_t known_s) {
                          .launched = launched,
                          .adopted = adopted,
                          .known_s = known_s,
+                         .claimed_s = claimed_s,
+                         .keyless = keyless,
                          .complete = !incomplete,
                          .stones = &stones};
     struct gc_fate f = {0};
@@ -63,6 +67,8 @@ static int clear(void **state) {
     (void)state;
     resource_list_clear(&all);
     intent_list_clear(&stones);
+    incomplete = keyless = false;
+    claimed_s = 0;
     return 0;
 }
 
@@ -119,13 +125,38 @@ static void test_without_machines(void **state) {
 
 static void test_what_a_tombstone_names(void **state) {
     (void)state;
-    struct intent stone = {
-        .uid = xstrdup(UID), .note = xstrdup(FORGET_NOTE), .slot_first = 0, .slot_count = 1, .attempt = 1};
+    struct intent stone = {.uid = xstrdup(UID),
+                           .note = xstrdup(FORGET_NOTE),
+                           .slot_first = 0,
+                           .slot_count = 1,
+                           .attempt = 1,
+                           .body = xstrdup("{\"launch\":\"" LAUNCH "\"}")};
     vec_push(&stones.list, stone);
-    add(RES_INSTANCE, "i-late", OURS_NOT, NOW + 9);
-    assert_string_equal(fate(-1), "whole");
-    add(RES_INSTANCE, "i-again", OURS_NOT, NOW + 9)->attempt = 2; /* launched again since */
+    add(RES_GROUP, "sg", OURS_NOT, NOW + 9);
+    resource_set(&add(RES_INSTANCE, "i-late", OURS_NOT, NOW + 9)->launch, LAUNCH);
+    assert_string_equal(fate(-1), "i-late");        /* a claim with its uid may be anybody's */
+    add(RES_INSTANCE, "i-copy", OURS_NOT, NOW + 9); /* slot and attempt are another run's too */
+    resource_set(&add(RES_INSTANCE, "i-other", OURS_NOT, NOW + 9)->launch, "0123456789abcdef0123456789abcdef");
+    struct resource *again = add(RES_INSTANCE, "i-again", OURS_NOT, NOW + 9);
+    again->attempt = 2; /* launched again since */
+    resource_set(&again->launch, LAUNCH);
     assert_string_equal(fate(-1), "i-late");
+}
+
+/* Without the login key a machine of another controller cannot be told from a copy: the rest waits for the deadline that
+ * it states. */
+static void test_a_later_deadline_that_may_be_the_stacks(void **state) {
+    (void)state;
+    add(RES_GROUP, "sg", OURS_NOT, NOW - 9);
+    add(RES_INSTANCE, "i-own", OURS_LAUNCHED, NOW - 9);
+    resource_set(&add(RES_INSTANCE, "i-perhaps", OURS_NOT, NOW + 9)->proof, LAUNCH);
+    add(RES_INSTANCE, "i-foreign", OURS_NOT, NOW - 9);
+    keyless = true;
+    claimed_s = NOW + 9;
+    assert_string_equal(fate(NOW - 9), "i-own i-foreign");
+    assert_string_equal(fate(NOW + 9), "i-foreign");
+    claimed_s = NOW; /* it is over by its own word */
+    assert_string_equal(fate(NOW - 9), "whole");
 }
 
 static void test_other_names_and_uids(void **state) {
@@ -168,6 +199,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_all_of_it_is_over, clear),
         cmocka_unit_test_teardown(test_without_machines, clear),
         cmocka_unit_test_teardown(test_what_a_tombstone_names, clear),
+        cmocka_unit_test_teardown(test_a_later_deadline_that_may_be_the_stacks, clear),
         cmocka_unit_test_teardown(test_adopted, clear),
         cmocka_unit_test_teardown(test_other_names_and_uids, clear),
         cmocka_unit_test_teardown(test_another_name_with_the_uid, clear),
