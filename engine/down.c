@@ -101,6 +101,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     strv_clear(&run->look.scope); /* that was the other one's claim */
     free(run->look.scope_provider);
     run->look.scope_provider = NULL;
+    trust_uid(run, NULL);
     run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "destroying the resources of an earlier stack '%s' (%s) too",
               run->stack.name, uid);
     int r = teardown(run, &one, err);

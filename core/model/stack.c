@@ -134,6 +134,8 @@ bool resource_list_has(const struct resource_list *l, const char *id) {
     return false;
 }
 
+bool resource_may_claim(enum resource_kind k) { return k == RES_GROUP || k == RES_KEY_PAIR || k == RES_HOLDER; }
+
 bool resource_is_machine(const struct resource *r) { return r->kind == RES_INSTANCE || r->kind == RES_HOST; }
 
 void resource_list_clear(struct resource_list *l) {

@@ -116,6 +116,8 @@ void resource_copy(struct resource *to, const struct resource *from);
 void resource_list_add(struct resource_list *to, const struct resource *r); /* a copy */
 bool resource_list_has(const struct resource_list *l, const char *id);
 void resource_list_clear(struct resource_list *l);
+/* Whether a stack's claim can be of this kind: anybody can tag anything as one. */
+bool resource_may_claim(enum resource_kind k);
 /* A node's machine: an instance, or a host that existed before. */
 bool resource_is_machine(const struct resource *r);
 #define GP_AUTO_RESOURCES GP_CLEANUP(resource_list_clear)

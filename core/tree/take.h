@@ -73,8 +73,8 @@ int take_root(struct taker *t, const char *name, struct gp_error *err);
 void take_unlock(struct taker *t);
 /* The last name under which the transfer of `name` keeps its file until that is complete. dst: 40 bytes. */
 void take_part_name(const char *name, char dst[40]);
-/* Opens that file below `dir` and locks it: its descriptor, or -errno; -EWOULDBLOCK: another transfer has it. Only a file
- * of this user with one name; with `make`, another one is replaced. */
+/* Opens that file below `dir` and locks it: its descriptor, or -errno; -EWOULDBLOCK: another transfer has it. Only a
+ * file of this user with one name; with `make`, another one is replaced. */
 int take_part_open(int dir, const char *name, bool make, struct stat *ret);
 
 /* --- take_end.c --- */

@@ -147,7 +147,7 @@ static void sort_out(struct run_look *look, const struct list_req *req, const st
         recognize(journal, r); /* also what belongs to another stack by the journal, whatever its tags say */
         zero_price_drop(r);
         resource_set(&r->account, account);
-        if (resource_is_machine(r)) r->claim = false; /* no cloud's claim is a machine */
+        r->claim = r->claim && resource_may_claim(r->kind);
         set_aside_renamed(req, r);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && replaces_gone(ret, r)) continue;
@@ -302,8 +302,8 @@ static int unseen(struct coverage *covered, const struct provider *p, const stru
 }
 
 /* Lists the run's stack at the provider, in the regions of spec, claim and journal. If these may be incomplete (the
- * journal did not know the stack, or its claim is not seen), it lists every region. Fails if one of the known
- * regions, or every region, could not be looked at. look: of this provider alone. */
+ * journal did not know the stack, its claim is not seen or may be another's), it lists every region. Fails if
+ * one of the known regions, or every region, could not be looked at. look: of this provider alone. */
 static int look_for_stack(const struct run *run, struct run_look *look, struct provider *p, struct resource_list *seen,
                           struct gp_error *err) {
     const char *name = p->ops->name;
@@ -316,7 +316,8 @@ static int look_for_stack(const struct run *run, struct run_look *look, struct p
     if (r == 0) r = account_check(run, p, NULL, &why);
     if (r != 0) return unseen(&look->covered, p, &regions, &why, err);
     bool scoped = str_eq(look->scope_provider, name);
-    req.everywhere = !scoped && (run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted);
+    bool partly = run->stack.uid == NULL || run->spec == NULL || regions.n == 0 || run->adopted;
+    req.everywhere = !run->own_uid || (!scoped && partly);
     r = look_list(run, look, p, &req, seen, &why);
     if (r == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
     take_scope(run, look, seen, name);
@@ -336,10 +337,13 @@ static int look_for_stack(const struct run *run, struct run_look *look, struct p
     }
     for (size_t i = 0; scoped && i < look->scope.n; i++) add_once(&regions, look->scope.v[i]);
     if (r == 0) r = account_check(run, p, seen, &why);
-    if (r == -GP_EAUTH && p->account_is_key) return unseen(&look->covered, p, &regions, &why, err);
+    if (r == -GP_EAUTH && p->account_is_key) {
+        resource_list_clear(seen); /* of somebody else's account */
+        return unseen(&look->covered, p, &regions, &why, err);
+    }
     if (r == 0) gp_error_clear(&why);
     note_missing(&look->covered, p, &regions, &why);
-    if (scoped) coverage_forget(&look->covered, name, in_scope, &regions);
+    if (scoped && run->own_uid) coverage_forget(&look->covered, name, in_scope, &regions);
     gp_error_clear(&why);
     if (all_checked(&look->covered, name, &regions, &why) && any_checked(&look->covered, name)) return 0;
     if (why.code == GP_OK) {
@@ -473,6 +477,20 @@ int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *e
     keep_unseen(run, &before);
     if (r == 0) look_report(run);
     return r;
+}
+
+void look_narrow(struct run *run, const struct resource_list *seen) {
+    for (size_t i = 0; run->own_uid && i < run->providers.len; i++) {
+        const char *name = run->providers.items[i]->ops->name;
+        GP_AUTO_STRV struct strv regions = {0};
+        strv_clear(&run->look.scope); /* it may be of another claim with the name */
+        free(run->look.scope_provider);
+        run->look.scope_provider = NULL;
+        take_scope(run, &run->look, seen, name);
+        if (run->look.scope_provider == NULL || known_regions(run, &run->look, name, &regions, NULL) != 0) continue;
+        coverage_forget(&run->look.covered, name, in_scope, &regions);
+        return; /* a stack has one claim */
+    }
 }
 
 /* --- providers without credentials --- */

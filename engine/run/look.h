@@ -15,6 +15,9 @@ int look_list(const struct run *run, struct run_look *look, struct provider *p, 
  * region where these may be incomplete. The results are in the providers' order. When ending, a provider that cannot be
  * listed is only recorded in run->look.covered. */
 int look_for_run(struct run *run, struct resource_list *seen, struct gp_error *err);
+/* Once run->own_uid is known: what the stack's claim in `seen` does not name cannot have anything of the stack. Without
+ * it anybody may have made the claim, so a region that could not be read stays one that was not looked at. */
+void look_narrow(struct run *run, const struct resource_list *seen);
 /* Whether --in includes the place; region "": any region of the provider. */
 bool look_allows(const struct engine *e, const char *provider, const char *region);
 int look_left_out(struct gp_error *err); /* the error of a place that --in excludes; err not NULL */

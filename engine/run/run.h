@@ -67,6 +67,7 @@ struct run {
     struct spec_changes changes;
     int64_t moved_expires_s;   /* the deadline that its ttl gives; 0: it does not move */
     int64_t journal_expires_s; /* the journal's, where the tags have another deadline; 0: they agree */
+    bool own_uid;              /* this journal, or a proof, shows that the stack's uid is no other's (trust_uid) */
     bool takes_deadline;       /* the stack was adopted in this run: its deadline is that of its machines */
     bool keeps_deadline;       /* adopted: its deadline is not the spec's, and cannot move */
     bool launch_unknown;       /* nodes of another spec, which is not in the journal */

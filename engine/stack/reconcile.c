@@ -32,6 +32,7 @@ static int recall(struct run *run, struct gp_error *err) {
     bool known = true;
     int r = owner_recall_stack(run, NULL, &known, err);
     if (!known) run->adopted = run->stack.uid == NULL;
+    if (r == 0) trust_uid(run, NULL);
     return r;
 }
 
@@ -204,6 +205,9 @@ static int record(struct run *run, const struct resource_list *seen, struct find
         run->nodes[i].rec.slot = i;
         r = ending_wrote(run, fit_record(&run->nodes[i], &why), &why);
     }
+    bool knew = run->own_uid;
+    trust_uid(run, &all);
+    if (!knew) look_narrow(run, seen);
     identity_take_unit(run, seen);
     trust_report(run);
     if (r == 0 && found->ended_uid == NULL) r = ending_wrote(run, deadline_from_tags(run, &why), &why);

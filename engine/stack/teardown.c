@@ -13,6 +13,7 @@
 #include "engine/stack/destroy.h"
 #include "engine/stack/forget.h"
 #include "engine/trust/identity.h"
+#include "engine/trust/trust.h"
 
 #define GROUPS_MS (10 * 60 * 1000)
 #define TRIES 5 /* of a list that fails for a while, in a row */
@@ -373,6 +374,7 @@ int teardown(struct run *run, struct down_result *ret, struct gp_error *err) {
     int r = settling(&t, &why);
     bool done = false;
     int failures = 0;
+    if (!run->own_uid) trust_uid(run, NULL); /* gc comes without a reconcile() */
     while (r == 0 && !done) {
         gp_error_clear(&why);
         r = teardown_round(&t, &done, &why);

@@ -5,6 +5,7 @@
 #include "engine/trust/identity.h"
 
 #include "engine/run/ending.h"
+#include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/trust/proof_key.h"
@@ -75,13 +76,35 @@ static bool tells_deadline(const struct resource *from) {
     return ops != NULL && (ops->own_list || ops->lent);
 }
 
+static bool is_unseen(const struct run *run, const struct resource *k) {
+    const struct provider_ops *ops = provider_find(k->provider);
+    int64_t lag_s = ops != NULL ? ops->settle_ms / 1000 : 0;
+    return !look_is_seen(run, k->provider, k->region) || (k->created_s > 0 && clock_wall_s() - k->created_s <= lag_s);
+}
+
+/* Whether the stack of that uid may be where the list does not show it: then its absence proves nothing. */
+static bool may_be_unseen(const struct run *run, const char *uid) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct intent_list open = {0};
+    const char *home = run->stack.provider, *region = run->stack.region;
+    bool unseen = home != NULL && home[0] != '\0' && !look_is_seen(run, home, region != NULL ? region : "");
+    unseen = unseen || journal_resources(run->e->journal, uid, &known, NULL) != 0 ||
+             journal_intents(run->e->journal, uid, 1u << INTENT_OPEN, &open, NULL) != 0;
+    for (size_t i = 0; i < known.list.len; i++)
+        unseen = unseen || (counts(&known.list.items[i]) && is_unseen(run, &known.list.items[i]));
+    for (size_t i = 0; i < open.list.len; i++)
+        unseen = unseen || !look_is_seen(run, open.list.items[i].provider, open.list.items[i].region);
+    intent_list_clear(&open);
+    return unseen;
+}
+
 int identity_take(struct run *run, const struct resource_list *seen, char **ret_ended, struct gp_error *err) {
     if (run->stack.uid != NULL && is_listed(seen, run->stack.uid)) return 0;
     const struct resource *from = choose(run, seen);
     if (from == NULL) return 0;
     GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
     from = claim_of(seen, from);
-    if (before != NULL && !from->claim) return 0;
+    if (before != NULL && (!from->claim || may_be_unseen(run, before))) return 0;
     forget_key(run);
     if (before != NULL)
         run_event(run, -1, NODE_PLANNED, EVENT_WARN, "reconcile",

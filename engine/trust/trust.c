@@ -99,6 +99,17 @@ int trust_is_member(struct journal *j, const char *uid, bool *ret, struct gp_err
     return r;
 }
 
+void trust_uid(struct run *run, const struct resource_list *machines) {
+    bool member = false;
+    if (run->stack.uid != NULL) (void)trust_is_member(run->e->journal, run->stack.uid, &member, NULL);
+    for (size_t i = 0; machines != NULL && i < machines->list.len; i++) {
+        const struct resource *r = &machines->list.items[i];
+        bool ours = resource_is_machine(r) && r->state != RES_GONE && r->ours != OURS_NOT;
+        member = member || (ours && str_eq(r->uid, run->stack.uid));
+    }
+    run->own_uid = member;
+}
+
 /* A stack that lists alone have shown has no uid of its own: its tags may be the copied ones. */
 bool trust_is_of_another(const struct run *run, const char *uid) {
     struct journal *j = run->e->journal;

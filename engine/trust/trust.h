@@ -19,6 +19,9 @@ bool trust_host_key(struct run *run, const struct resource *r);
 /* Sets tag_key of a node whose host key comes with user-data or the tags, from the machine that it has now. */
 void trust_tag_key(struct run_node *n);
 
+/* Sets run->own_uid: the journal has a part (trust_is_member) in the stack's uid, or one of `machines` is the stack's.
+ * A claim with another uid may be anybody's. */
+void trust_uid(struct run *run, const struct resource_list *machines);
 /* Whether the journal has a part (trust_is_member) in a stack of another name or owner with that uid: who gives it to
  * the run's stack has copied it. A journal that cannot be read: true. */
 bool trust_is_of_another(const struct run *run, const char *uid);

@@ -29,6 +29,7 @@ CENTERS = {"US-KS-2": True, "EU-RO-1": True, "US-TX-9": False}  # whether pods t
 GPUS = [("NVIDIA GeForce RTX 4090", "RTX 4090", 24, 0.69, 0.34, 8), ("NVIDIA H100 80GB HBM3", "H100 SXM", 80, 2.99, 2.69, 8),
         ("NVIDIA H100 PCIe", "H100 PCIe", 80, 2.39, 1.99, 8), ("NVIDIA L4", "L4", 24, 0.43, 0.0, 4),
         ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada", 48, 0.77, 0.74, 8)]
+NUMBERS = itertools.count(1)  # two accounts have no pod of one id
 CAPACITY = "There are no longer any instances available with the requested specifications. Please refresh and try again."
 
 
@@ -146,7 +147,7 @@ class RunPod(Mock):
     def __init__(self, key="rpa_TESTTESTTESTTEST", machine=None, **kw):
         super().__init__(**kw)
         self.gate, self.key, self.machine = Gate(API), key, machine
-        self.all, self.numbers = {}, itertools.count(1)
+        self.all = {}
         self.place_after = self.run_after = self.lag = self.refuse_placed = 0
         self.stock = dict.fromkeys(CENTERS, "HIGH")
         self.gpus = list(GPUS)
@@ -246,7 +247,7 @@ class RunPod(Mock):
             there = [c for c in there if CENTERS[c]]
         if not there:
             raise problem(400, "Bad Request", CAPACITY)
-        pod = Pod(next(self.numbers), body, there[0], round(price, 4))
+        pod = Pod(next(NUMBERS), body, there[0], round(price, 4))
         if self.refuse_placed > 0:
             self.refuse_placed -= 1
             pod.doomed = True

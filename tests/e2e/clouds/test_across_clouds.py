@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounts and clouds that change between two commands: another API key, another project, several clouds in one spec.
 Nodes never answer SSH here."""
+import contextlib
 import email.utils
 import json
+import sqlite3
 import time
 
 import ec2
 import pytest
+from conftest import Gpuprov
 from far_clouds import FAR
 from killing import kill_at
 from lambda_cloud import LambdaCloud
@@ -70,6 +73,35 @@ def test_another_account_proves_nothing(gpuprov, tmp_path, name):
             assert told.code in (5, 8) and "another API key" in told.err and machine in told.err, told
             assert "nothing is left" not in told.out + told.err and OTHER not in told.out + told.err
         assert machines(cloud) == [machine] and machines(other) == []
+        use(gpuprov, name, cloud)
+        assert "nothing is left" in gpuprov("down", "contract").out
+        assert machines(cloud) == []
+
+
+@pytest.mark.parametrize("verb", ["down", "gc", "status", "up"])
+@pytest.mark.parametrize("name", CLOUDS)
+@pytest.mark.matrix(keep=3)
+def test_another_account_has_a_stack_of_that_name(gpuprov, program, tmp_path, name, verb):
+    """It is somebody else's: it is neither taken for this one, nor destroyed, and this one is not forgotten."""
+    with CLOUDS[name][0]() as cloud, CLOUDS[name][0]() as other:
+        other.key = OTHER
+        use(gpuprov, name, cloud)
+        path = write(tmp_path, name)
+        gpuprov("up", path, code=6)
+        [machine] = machines(cloud)
+        second = Gpuprov(program, tmp_path / "state-2", tmp_path)
+        use(second, name, other)
+        second("up", path, code=6)
+        [theirs] = machines(other)
+        use(gpuprov, name, other)
+        if verb == "gc":
+            with contextlib.closing(sqlite3.connect(gpuprov.state / "journal.db")) as db, db:
+                db.execute("UPDATE stacks SET expires_s = ?", (int(time.time()) - 60,))
+        words = {"down": ["down", "contract"], "gc": ["gc", "--in", name], "status": ["status", "contract"], "up": ["up", path]}
+        told = gpuprov(*words[verb], code=None)
+        assert told.code in (5, 8) and machine in told.out + told.err, told
+        assert "continuing with the cloud's" not in told.err and "nothing is left" not in told.out + told.err, told
+        assert machines(cloud) == [machine] and machines(other) == [theirs]
         use(gpuprov, name, cloud)
         assert "nothing is left" in gpuprov("down", "contract").out
         assert machines(cloud) == []
