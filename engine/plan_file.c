@@ -220,7 +220,7 @@ static int read_spec(struct plan_file *f, struct gp_error *err) {
     GP_AUTO_FREE char *text = json_text_exact(json_object_get(f->plan, "spec"), 0);
     struct spec_problems problems = {0};
     struct gp_error why = {0};
-    int r = spec_load_text(f->path, text, strlen(text), validate_names(), &f->spec, &problems, &why);
+    int r = spec_load_form(f->path, text, validate_names(), &f->spec, &problems, &why);
     GP_AUTO_FREE char *first = problems.list.len > 0 ? xstrdup(problems.list.items[0].message) : xstrdup(why.msg);
     spec_problems_clear(&problems);
     if (r != 0) return refuse(f, err, "its spec does not decode here: %.200s", first);

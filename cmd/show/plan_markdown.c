@@ -99,6 +99,12 @@ void plan_markdown(const struct spec *spec, const struct plan *p, const char *pa
         markdown_code(out, p->notes.v[i]);
         str_add(out, "\n");
     }
+    for (size_t i = 0; i < spec->notify.len; i++) {
+        if (spec->notify.items[i].command == NULL) continue;
+        str_addf(out, "- Note: notify[%zu] runs on this machine: ", i);
+        markdown_code(out, spec->notify.items[i].command);
+        str_add(out, "\n");
+    }
     for (size_t i = 0; i < p->looked.list.len; i++) {
         const struct look *l = &p->looked.list.items[i];
         if (l->checked || l->aside) continue;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows a plan: changes of the spec, steps, price, cost until the deadline, offers, notes. */
+/* Shows a plan: changes of the spec, steps, price, cost until the deadline, offers, notes. Texts that have values of a
+ * spec pass the redactor one by one, and the words of this file do not: no value of a spec takes the place of the
+ * price, of the deadline or of a command that runs here. */
 #include "base/gp_base.h"
 
 #include "plan_show.h"
@@ -18,6 +20,9 @@ static const char *action_name(enum plan_action a) {
     }
     return "?";
 }
+
+/* A text that may have a value of the spec. The caller frees it. */
+static char *clean(const char *text) { return log_redacted(text != NULL ? text : ""); }
 
 static json_t *price_json(double v) { return v >= 0 ? json_real(v) : json_null(); }
 
@@ -99,7 +104,8 @@ json_t *plan_json(const struct spec *spec, const struct plan *p) {
 static void print_first(const struct offer_list *l, FILE *to) {
     if (l->list.len == 0) return;
     const struct offer *o = &l->list.items[0];
-    if (o->fabric != NULL && o->fabric[0] != '\0') fprintf(to, "fabric: %s\n", o->fabric);
+    GP_AUTO_FREE char *fabric = clean(o->fabric);
+    if (fabric[0] != '\0') fprintf(to, "fabric: %s\n", fabric);
 }
 
 /* The offers that `up` tries if the first has no capacity. */
@@ -109,7 +115,7 @@ static void print_others(const struct offer_list *l, FILE *to) {
     fputs("tried in this order until one has capacity:\n", to);
     for (size_t i = 0; i < l->list.len && i < SHOWN; i++) {
         const struct offer *o = &l->list.items[i];
-        GP_AUTO_FREE char *text = offer_text(o);
+        GP_AUTO_FREE char *whole = offer_text(o), *text = clean(whole);
         GP_AUTO_FREE char *note = offer_price_note(o);
         char price[32];
         price_format(price, sizeof price, o->price_usd_per_h);
@@ -143,9 +149,10 @@ static void print_changes(const struct plan *p, FILE *to) {
     for (size_t i = 0; i < c->list.len; i++) {
         GP_AUTO_STR struct str text = {0};
         spec_change_text(&c->list.items[i], &text);
+        GP_AUTO_FREE char *shown = clean(text.s);
         bool ttl = c->list.items[i].effect == SPEC_DEADLINE && strcmp(c->list.items[i].key, "limits.ttl") == 0;
-        if (ttl) fprintf(to, "  %s (the deadline moves to %s)\n", text.s, when);
-        else fprintf(to, "  %s (%s)\n", text.s, effect_text(c->list.items[i].effect));
+        if (ttl) fprintf(to, "  %s (the deadline moves to %s)\n", shown, when);
+        else fprintf(to, "  %s (%s)\n", shown, effect_text(c->list.items[i].effect));
     }
 }
 
@@ -175,8 +182,10 @@ static void print_sources(const struct offer_list *l, FILE *to) {
         bool priced = o->price_usd_per_h > 0 || o->price_in_currency > 0;
         if (priced && source[0] != '\0' && !strv_has(&sources, text)) strv_add(&sources, text);
     }
-    for (size_t i = 0; i < sources.n && i < SHOWN; i++)
-        fprintf(to, "%s%s", i == 0 ? "prices from " : "; ", sources.v[i]);
+    for (size_t i = 0; i < sources.n && i < SHOWN; i++) {
+        GP_AUTO_FREE char *source = clean(sources.v[i]);
+        fprintf(to, "%s%s", i == 0 ? "prices from " : "; ", source);
+    }
     if (sources.n > SHOWN) fprintf(to, "; and %zu more (--json)", sources.n - SHOWN);
     if (sources.n > 0) fputc('\n', to);
 }
@@ -190,20 +199,44 @@ void drift_show(const struct plan_changes *c, FILE *to) {
         GP_AUTO_FREE char *text =
             xasprintf("%s %s: %s -> %s (%s)", x->id != NULL ? x->id : x->resource, x->key != NULL ? x->key : "",
                       x->before != NULL ? x->before : "none", x->after != NULL ? x->after : "none", x->reason);
-        str_one_line(text);
-        fprintf(to, "%s\n", text);
+        GP_AUTO_FREE char *shown = clean(text);
+        str_one_line(shown);
+        fprintf(to, "%s\n", shown);
     }
 }
 
-static void show(const struct spec *spec, const struct plan *p, FILE *to) {
+/* The places, by the function that other verbs use, too. */
+static void print_looked(const struct coverage *looked, FILE *to) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *all = open_memstream(&text, &n);
+    if (all == NULL) abort(); /* no memory */
+    show_looked(looked, all);
+    fclose(all);
+    GP_AUTO_FREE char *shown = clean(text);
+    fputs(shown, to);
+    free(text);
+}
+
+static void print_commands(const struct spec *spec, FILE *to) {
+    for (size_t i = 0; i < spec->notify.len; i++) {
+        if (spec->notify.items[i].command == NULL) continue;
+        GP_AUTO_FREE char *command = clean(spec->notify.items[i].command);
+        str_one_line(command);
+        fprintf(to, "note: notify[%zu] runs on this machine: %s\n", i, command);
+    }
+}
+
+void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
     static const char mark[] = {
         [PLAN_CREATE] = '+', [PLAN_KEEP] = '=', [PLAN_RESUME] = '~', [PLAN_DESTROY] = '-', [PLAN_SETTLE] = '?'};
     print_changes(p, to);
     for (size_t i = 0; i < p->items.len; i++) {
         const struct plan_item *it = &p->items.items[i];
-        bool why = it->why != NULL && it->why[0] != '\0';
-        fprintf(to, "  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action), it->what ? it->what : "",
-                why ? " (" : "", why ? it->why : "", why ? ")" : "");
+        bool has_why = it->why != NULL && it->why[0] != '\0';
+        GP_AUTO_FREE char *what = clean(it->what), *why = clean(it->why);
+        fprintf(to, "  %c %s %s%s%s%s\n", mark[it->action], action_name(it->action), what, has_why ? " (" : "", why,
+                has_why ? ")" : "");
     }
     drift_show(&p->resource_changes, to);
     char price[32], when[40];
@@ -222,21 +255,10 @@ static void show(const struct spec *spec, const struct plan *p, FILE *to) {
     }
     print_first(&p->offers, to);
     print_others(&p->offers, to);
-    for (size_t i = 0; i < p->notes.n; i++) fprintf(to, "note: %s\n", p->notes.v[i]);
-    for (size_t i = 0; i < spec->notify.len; i++)
-        if (spec->notify.items[i].command != NULL)
-            fprintf(to, "note: notify[%zu] is a command that runs on this machine\n", i);
-    if (!p->changes || !coverage_whole(&p->looked)) show_looked(&p->looked, to);
-}
-
-void plan_show(const struct spec *spec, const struct plan *p, FILE *to) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *all = open_memstream(&text, &n);
-    if (all == NULL) abort(); /* no memory */
-    show(spec, p, all);
-    fclose(all);
-    GP_AUTO_FREE char *clean = log_redacted(text);
-    fputs(clean, to);
-    free(text);
+    for (size_t i = 0; i < p->notes.n; i++) {
+        GP_AUTO_FREE char *note = clean(p->notes.v[i]);
+        fprintf(to, "note: %s\n", note);
+    }
+    print_commands(spec, to);
+    if (!p->changes || !coverage_whole(&p->looked)) print_looked(&p->looked, to);
 }

@@ -29,6 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct hidden {
     struct secret value;
     char *shown; /* NULL: "***" */
+    char *part;  /* of `shown`: what is shown for a piece of the value */
     atomic_bool revealed;
     struct hidden *next;
 };
@@ -89,6 +90,21 @@ static bool is_mark(const struct secret *value) {
     return value->len < 64 && (str_starts(text, "-----BEGIN ") || str_starts(text, "-----END "));
 }
 
+/* Words of this program's own that an approval or a look at the bill rests on. A value cannot take them away: whoever
+ * writes a file that a spec names knows the program's sentences, too. */
+static const char *const kept[] = {"may still be billed", "not looked at",        "nothing is left",
+                                   "nothing was found",   "runs on this machine", "no security boundary"};
+
+/* The first replacement that a text like "https://h.example/${env:X}" names: a piece of the value need not be where the
+ * text around it is. Caller frees. */
+static char *part_of(const char *shown) {
+    const char *at = strstr(shown, "${");
+    while (at != NULL && ((at > shown && at[-1] == '$') || (!str_starts(at, "${env:") && !str_starts(at, "${file:"))))
+        at = strstr(at + 2, "${");
+    const char *end = at != NULL ? strchr(at, '}') : NULL;
+    return end != NULL ? xstrndup(at, (size_t)(end - at) + 1) : xstrdup(shown);
+}
+
 /* One value has one entry: the later text replaces none. */
 static void hide(const struct secret *value, const char *shown) {
     if (is_mark(value)) return;
@@ -101,6 +117,7 @@ static void hide(const struct secret *value, const char *shown) {
         h = xcalloc(1, sizeof *h);
         secret_copy(&h->value, value);
         h->shown = xstrdup(shown);
+        h->part = shown != NULL ? part_of(shown) : NULL;
         h->next = atomic_load(&all_hidden);
         atomic_store(&all_hidden, h);
     }
@@ -164,9 +181,10 @@ void log_redact_text(const char *value) {
 void log_redact_as(const char *value, const char *shown) {
     GP_AUTO_SECRET struct secret s = {0};
     if (value[0] == '\0') return;
+    GP_AUTO_FREE char *part = part_of(shown);
     secret_set(&s, value, strlen(value));
     hide(&s, shown);
-    hide_lines(&s, shown);
+    hide_lines(&s, part);
     gp_error_filter(log_redacted);
 }
 
@@ -228,8 +246,29 @@ static size_t url_password(const char *text, const char *p, size_t *ret_at) {
     return (size_t)(at - colon - 1);
 }
 
+/* The bytes from `at` on that are kept: those of a sentence that begins there. */
+static size_t keeps(const char *at) {
+    size_t n = 0;
+    for (size_t i = 0; i < GP_ARRAY_LEN(kept); i++)
+        if (at[0] == kept[i][0] && str_starts(at, kept[i])) n = GP_MAX(n, strlen(kept[i]));
+    return n;
+}
+
+/* Shows n bytes at p as `shown`, but for those that are kept. *kept_to: the end of the last sentence that is. */
+static void put_hidden(struct str *out, const char *p, size_t n, const char *shown, const char **kept_to) {
+    bool told = false;
+    for (const char *end = p + n; p < end; p++) {
+        *kept_to = GP_MAX(*kept_to, p + keeps(p));
+        bool keep = p < *kept_to;
+        if (keep) str_addc(out, *p);
+        else if (!told) str_add(out, shown);
+        told = !keep;
+    }
+}
+
 char *log_redacted(const char *text) {
     struct str out = {.max = SIZE_MAX - 1};
+    const char *kept_to = text;
     const struct hidden *first = atomic_load(&all_hidden);
     const char *password = NULL;
     size_t password_len = 0;
@@ -248,10 +287,15 @@ char *log_redacted(const char *text) {
             longest = GP_MAX(n, longest);
         }
         bool hides = p == password && longest < password_len;
-        if (hides) str_add(&out, "***");
-        else if (best != NULL) str_add(&out, best->shown != NULL ? best->shown : "***");
-        else str_addc(&out, *p);
-        p += hides ? password_len : best != NULL ? longest : 1;
+        size_t n = hides ? password_len : best != NULL ? longest : 0;
+        kept_to = GP_MAX(kept_to, p + keeps(p));
+        if (p + n <= kept_to || n == 0) {
+            str_addc(&out, *p++);
+            continue;
+        }
+        const char *shown = hides ? NULL : n == best->value.len ? best->shown : best->part;
+        put_hidden(&out, p, n, shown != NULL ? shown : "***", &kept_to);
+        p += n;
     }
     return out.s != NULL ? str_steal(&out) : xstrdup("");
 }
@@ -263,6 +307,7 @@ void log_close(void) {
         struct hidden *next = h->next;
         secret_clear(&h->value);
         free(h->shown);
+        free(h->part);
         free(h);
         h = next;
     }

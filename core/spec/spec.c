@@ -98,7 +98,7 @@ static void decode_all(struct spec_ctx *c, const char *text, size_t n) {
         spec_complain_at(c, 1, 1, "the spec is empty; the smallest one is 'name: try'");
     } else {
         spec_notify_before(c, root);
-        spec_replaced_take(c, root);
+        if (c->form) spec_replaced_take(c, root);
         spec_substitute(c, root, false);
         spec_decode(c, &spec_root, root, c->spec);
     }
@@ -115,12 +115,12 @@ static int hash(struct spec *s, struct gp_error *err) {
     return 0;
 }
 
-int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
-                   struct spec_problems *problems, struct gp_error *err) {
+static int load(const char *path, const char *text, size_t n, const struct spec_names *names, bool form,
+                struct spec **ret, struct spec_problems *problems, struct gp_error *err) {
     GP_AUTO_SPEC struct spec *spec = xcalloc(1, sizeof *spec);
     spec->path = xstrdup(path);
     spec->text = xstrndup(text, n);
-    struct spec_ctx c = {.path = path, .names = names, .spec = spec, .problems = problems};
+    struct spec_ctx c = {.path = path, .names = names, .form = form, .spec = spec, .problems = problems};
     decode_all(&c, text, n);
     vec_free(&c.bad);
     size_t found = problems->list.len + c.dropped;
@@ -134,6 +134,16 @@ int spec_load_text(const char *path, const char *text, size_t n, const struct sp
     int r = hash(spec, err);
     if (r == 0) *ret = GP_STEAL(spec);
     return r;
+}
+
+int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
+                   struct spec_problems *problems, struct gp_error *err) {
+    return load(path, text, n, names, names == NULL, ret, problems, err);
+}
+
+int spec_load_form(const char *path, const char *text, const struct spec_names *names, struct spec **ret,
+                   struct spec_problems *problems, struct gp_error *err) {
+    return load(path, text, strlen(text), names, true, ret, problems, err);
 }
 
 int spec_load(const char *path, const struct spec_names *names, struct spec **ret, struct spec_problems *problems,

@@ -185,8 +185,8 @@ struct spec_names {
  * name is close. Caller frees. */
 char *spec_gpu_near(const char *model, const struct spec_names *table);
 
-/* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a spec from
- * the journal: checks, figures and hosts files are not checked. On wrong specs:
+/* Reads, substitutes ${env:NAME} and ${file:path}, decodes and checks. names NULL: for a canonical form
+ * from the journal: checks, figures and hosts files are not checked. On wrong specs:
  * -GP_EUSAGE with err "spec.yaml: 3 errors" and the list in problems (never NULL). A file that
  * cannot be read: problems stays empty. Buys nothing and reads only the spec and the files that it
  * names. */
@@ -194,6 +194,9 @@ int spec_load(const char *path, const struct spec_names *names, struct spec **re
               struct gp_error *err);
 /* path: named in messages; relative file names are resolved against its folder. */
 int spec_load_text(const char *path, const char *text, size_t n, const struct spec_names *names, struct spec **ret,
+                   struct spec_problems *problems, struct gp_error *err);
+/* A canonical form with names: the labels of replaced values are read only in such forms. */
+int spec_load_form(const char *path, const char *text, const struct spec_names *names, struct spec **ret,
                    struct spec_problems *problems, struct gp_error *err);
 /* Escapes text so that spec_load_text decodes it unchanged, without a substitution. shell: a script. Caller frees. */
 char *spec_escape(const char *text, bool shell);

@@ -21,6 +21,7 @@
 struct spec_ctx {
     const char *path;
     const struct spec_names *names; /* may be NULL */
+    bool form;                      /* a canonical form, which has SPEC_REPLACED_KEY */
     struct spec *spec;
     struct spec_problems *problems;
     size_t dropped;                       /* problems beyond the maximum */
@@ -186,7 +187,9 @@ const char *const *spec_choices(const struct spec_field *f); /* NULL: none */
 void spec_substitute(struct spec_ctx *c, struct yaml_node *node, bool shell);
 
 /* The replacements of a spec, and how they are shown. In the canonical form they are a map of their
- * own under this key, {"${env:NAME}": VALUE}, so that a spec from the journal or a plan file is shown as its file. */
+ * own under this key, {"${env:NAME}": VALUE}, so that a spec from the journal or a plan file is shown as its file. A
+ * label ("${env:NAME}", "a-${file:PATH}") states nothing of its own: it has a replacement, and else only text of its
+ * value. A user's spec has no such key. */
 #define SPEC_REPLACED_KEY "${}"
 /* Takes the map out of a canonical form. Before spec_substitute. */
 void spec_replaced_take(struct spec_ctx *c, struct yaml_node *root);

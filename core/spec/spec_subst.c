@@ -15,6 +15,37 @@
 
 #define SHOWN_MAX ((size_t)120) /* bytes of the text of a value that is shown for it; libyaml reads keys up to 1024 */
 
+/* --- the syntax --- */
+
+/* The kind of substitution at text. */
+enum found { NOT_OURS, ENV, FILE_TEXT, ESCAPED, WRONG };
+
+/* `${env:NAME}` and `${file:PATH}` exactly; ${file:-x} and ${env:?} are shell expansions. */
+static enum found look(const char *text, bool shell, size_t *ret_len) {
+    size_t dollars = str_starts(text, "$$") ? 1 : 0;
+    const char *at = text + dollars;
+    if (at[0] != '$' || at[1] != '{') return NOT_OURS;
+    const char *end = strchr(at, '}');
+    enum found found = WRONG;
+    if (end != NULL && str_starts(at, "${env:")) {
+        const char *p = at + 6;
+        if (isalpha((unsigned char)*p) || *p == '_') {
+            while (isalnum((unsigned char)*p) || *p == '_') p++;
+            if (p == end) found = ENV;
+        }
+    } else if (end != NULL && str_starts(at, "${file:")) {
+        const char *p = at + 7;
+        if (p < end && strchr("-=?+#%:@^,", *p) == NULL) found = FILE_TEXT;
+    }
+    if (found == WRONG && shell) return NOT_OURS;
+    if (dollars > 0) {
+        *ret_len = 3; /* "$${" */
+        return ESCAPED;
+    }
+    *ret_len = end != NULL ? (size_t)(end - at) + 1 : 2;
+    return found;
+}
+
 /* --- what values were replaced by, and how it is shown --- */
 
 void spec_replaced_clear(struct spec *s) {
@@ -56,17 +87,75 @@ static const char *value_of(const struct spec *s, const char *label) {
     return NULL;
 }
 
-/* A key of the table: it has a replacement in it, by which the table is known, and no other value has it. Caller
- * frees. */
-static char *label_of(const struct spec *s, const char *shown, const char *value) {
-    GP_AUTO_FREE char *text = cut(shown, SHOWN_MAX);
-    const char *first = strstr(shown, "${");
-    if (strstr(text, "${") == NULL && first != NULL) {
-        GP_AUTO_FREE char *from = cut(first, SHOWN_MAX - 3);
-        free(text);
-        text = xasprintf("...%s", from);
+/* The first ${env:NAME} or ${file:PATH} of a text, and its length; NULL: it has none. */
+static const char *first_of(const char *text, size_t *ret_len) {
+    for (const char *p = text; *p != '\0'; p += *ret_len) {
+        enum found found = NOT_OURS;
+        *ret_len = 1;
+        if (*p == '$') found = look(p, false, ret_len);
+        if (found == ENV || found == FILE_TEXT) return p;
     }
-    str_one_line(text);
+    return NULL;
+}
+
+#define GAP "..."
+
+/* Moves *at behind what a label has between two replacements; false: the value has no such text there. */
+static bool take_literal(const char **at, const struct str *literal, bool first, bool last) {
+    const char *text = literal->s != NULL ? literal->s : "", *found = *at;
+    if (literal->len == 0 || ((first || last) && strcmp(text, GAP) == 0)) return true;
+    if (first) found = str_starts(*at, text) ? *at : NULL;
+    else if (last) found = str_ends(*at, text) ? *at + strlen(*at) - literal->len : NULL;
+    else found = strstr(*at, text);
+    if (found == NULL) return false;
+    *at = found + literal->len;
+    return true;
+}
+
+/* A label has a replacement, and no other text than the value: else it would state something of its own. */
+static bool is_true(const char *label, const char *value) {
+    GP_AUTO_FREE char *line = xstrdup(value);
+    GP_AUTO_STR struct str literal = {.max = SIZE_MAX - 1};
+    const char *at = line;
+    bool any = false;
+    str_one_line(line);
+    for (size_t i = 0, len = 1; label[i] != '\0'; i += len) {
+        enum found found = NOT_OURS;
+        len = 1;
+        if (label[i] == '$') found = look(label + i, false, &len);
+        if (found == ENV || found == FILE_TEXT) {
+            if (!take_literal(&at, &literal, !any, false)) return false;
+            str_clear(&literal);
+            literal.max = SIZE_MAX - 1;
+            any = true;
+        } else if (found == ESCAPED) str_add(&literal, "${");
+        else str_add_mem(&literal, label + i, len);
+    }
+    return any && take_literal(&at, &literal, false, true);
+}
+
+/* A text of the file as a label: with long text around it, its first replacement alone. Caller frees; NULL: it has no
+ * replacement. */
+static char *short_label(const char *shown) {
+    size_t len = 0;
+    const char *first = first_of(shown, &len);
+    if (first == NULL) return NULL;
+    char *label = NULL;
+    if (strlen(shown) <= SHOWN_MAX) {
+        label = xstrdup(shown);
+    } else {
+        GP_AUTO_FREE char *part = len <= SHOWN_MAX ? xstrndup(first, len) : cut(first, SHOWN_MAX - 1);
+        label = xasprintf("%s%s%s%s", first > shown ? GAP : "", part, len <= SHOWN_MAX ? "" : "}",
+                          first[len] != '\0' ? GAP : "");
+    }
+    str_one_line(label);
+    return label;
+}
+
+/* A key of the table: no other value has it. Caller frees; NULL: the text has no replacement. */
+static char *label_of(const struct spec *s, const char *shown, const char *value) {
+    GP_AUTO_FREE char *text = short_label(shown);
+    if (text == NULL) return NULL;
     GP_AUTO_FREE char *label = xstrdup(text);
     for (int n = 2; value_of(s, label) != NULL && !str_eq(value_of(s, label), value); n++) {
         free(label);
@@ -78,8 +167,8 @@ static char *label_of(const struct spec *s, const char *shown, const char *value
 void spec_replaced_add(struct spec *s, const char *shown, const char *value) {
     if (value[0] == '\0') return;
     GP_AUTO_FREE char *label = label_of(s, shown, value);
-    register_value(value, label);
-    if (value_of(s, label) != NULL) return;
+    register_value(value, label != NULL ? label : "***");
+    if (label == NULL || value_of(s, label) != NULL) return;
     struct spec_replaced r = {.shown = GP_STEAL(label), .value = xstrdup(value)};
     vec_push(&s->replaced, r);
 }
@@ -110,11 +199,38 @@ json_t *spec_replaced_json(const struct spec *s) {
     return NULL;
 }
 
+/* Removes the " (2)" of label_of. */
+static bool drop_number(char *label) {
+    char *at = strrchr(label, ' ');
+    if (at == NULL || at[1] != '(' || strspn(at + 2, "0123456789") == 0 ||
+        strcmp(at + 2 + strspn(at + 2, "0123456789"), ")") != 0)
+        return false;
+    *at = '\0';
+    return true;
+}
+
+/* The label that a canonical form has for a value, or its first replacement where it has text that the value does not
+ * have. A label without one that ends is of an earlier gpuprov, which cut them. Caller frees; NULL: it is no label. */
+static char *checked_label(const char *label, const char *value) {
+    size_t len = 0;
+    GP_AUTO_FREE char *numbered = xstrdup(label);
+    if (is_true(label, value)) return xstrdup(label);
+    if (drop_number(numbered) && is_true(numbered, value)) return GP_STEAL(numbered);
+    const char *first = first_of(label, &len), *begin = strstr(label, "${");
+    if (first != NULL) return xstrndup(first, len);
+    GP_AUTO_FREE char *ended = begin != NULL && strlen(label) >= SHOWN_MAX / 2 ? xasprintf("%s}", begin) : NULL;
+    first = ended != NULL ? first_of(ended, &len) : NULL;
+    return first != NULL ? xstrndup(first, len) : NULL;
+}
+
 void spec_replaced_register(const json_t *canonical) {
-    const char *shown = NULL;
+    const char *label = NULL;
     const json_t *value = NULL;
-    json_object_foreach(json_object_get(canonical, SPEC_REPLACED_KEY), shown, value) if (json_is_string(value))
-        register_value(json_string_value(value), shown);
+    json_object_foreach(json_object_get(canonical, SPEC_REPLACED_KEY), label, value) {
+        if (!json_is_string(value)) continue;
+        GP_AUTO_FREE char *shown = checked_label(label, json_string_value(value));
+        register_value(json_string_value(value), shown != NULL ? shown : "***");
+    }
 }
 
 void spec_replaced_take(struct spec_ctx *c, struct yaml_node *root) {
@@ -126,10 +242,14 @@ void spec_replaced_take(struct spec_ctx *c, struct yaml_node *root) {
     bool ok = map->kind == YAML_MAP;
     for (size_t i = 0; ok && i + 1 < map->items.len; i += 2) {
         const struct yaml_node *value = map->items.items[i + 1];
-        ok = value->kind == YAML_SCALAR && strstr(map->items.items[i]->value, "${") != NULL;
-        if (ok) spec_replaced_add(c->spec, map->items.items[i]->value, value->value);
+        ok = value->kind == YAML_SCALAR;
+        GP_AUTO_FREE char *label = ok ? checked_label(map->items.items[i]->value, value->value) : NULL;
+        ok = label != NULL;
+        if (ok) spec_replaced_add(c->spec, label, value->value);
     }
-    if (!ok) spec_complain_at(c, key->line, key->column, "'" SPEC_REPLACED_KEY "' is no key of a spec: remove it");
+    if (!ok)
+        spec_complain_at(c, key->line, key->column,
+                         "'" SPEC_REPLACED_KEY "' has a text that is no replacement: plan again");
     memmove(&root->items.items[at], &root->items.items[at + 2], (root->items.len - at - 2) * sizeof *root->items.items);
     root->items.len -= 2;
     yaml_node_free(key);
@@ -137,35 +257,6 @@ void spec_replaced_take(struct spec_ctx *c, struct yaml_node *root) {
 }
 
 /* --- the replacement --- */
-
-/* The kind of substitution at text. */
-enum found { NOT_OURS, ENV, FILE_TEXT, ESCAPED, WRONG };
-
-/* `${env:NAME}` and `${file:PATH}` exactly; ${file:-x} and ${env:?} are shell expansions. */
-static enum found look(const char *text, bool shell, size_t *ret_len) {
-    size_t dollars = str_starts(text, "$$") ? 1 : 0;
-    const char *at = text + dollars;
-    if (at[0] != '$' || at[1] != '{') return NOT_OURS;
-    const char *end = strchr(at, '}');
-    enum found found = WRONG;
-    if (end != NULL && str_starts(at, "${env:")) {
-        const char *p = at + 6;
-        if (isalpha((unsigned char)*p) || *p == '_') {
-            while (isalnum((unsigned char)*p) || *p == '_') p++;
-            if (p == end) found = ENV;
-        }
-    } else if (end != NULL && str_starts(at, "${file:")) {
-        const char *p = at + 7;
-        if (p < end && strchr("-=?+#%:@^,", *p) == NULL) found = FILE_TEXT;
-    }
-    if (found == WRONG && shell) return NOT_OURS;
-    if (dollars > 0) {
-        *ret_len = 3; /* "$${" */
-        return ESCAPED;
-    }
-    *ret_len = end != NULL ? (size_t)(end - at) + 1 : 2;
-    return found;
-}
 
 static void at_offset(const struct yaml_node *node, size_t offset, unsigned *line, unsigned *column) {
     *line = node->line;

@@ -20,7 +20,7 @@ static void again(const struct spec *first, const struct spec_names *names) {
     GP_AUTO_SPEC struct spec *spec = NULL;
     struct spec_problems problems = {0};
     struct gp_error err = {0};
-    int r = spec_load_text("again.yaml", text, strlen(text), names, &spec, &problems, &err);
+    int r = spec_load_form("again.yaml", text, names, &spec, &problems, &err);
     if (r != 0 && problems.list.len > 0) fprintf(stderr, "%s\n", problems.list.items[0].message);
     must(r == 0, "the canonical form is not a spec");
     must(strcmp(spec->hash, first->hash) == 0, "the canonical form has another hash");

@@ -347,7 +347,7 @@ def test_no_command_of_a_spec_runs_before_a_person_agreed(gpuprov, spec, tmp_pat
     assert json.loads(out.read_text())["kind"] == "failed"
     ask = OnTerminal(gpuprov, "up", spec("name: told\noffers: [{provider: local}]\nnotify: [{command: 'cat >>x'}]\n"))
     ask.wait_for("[y/N]")
-    assert "note: notify[0] is a command that runs on this machine" in ask.seen
+    assert "note: notify[0] runs on this machine: cat >>x" in ask.seen
     ask.answer("n\n")
     assert ask.end() == 130
 

@@ -206,3 +206,73 @@ def test_a_long_value_in_a_plan_file(gpuprov, spec, tmp_path, size):
     for form in ([], ["--json"]):
         r = gpuprov("up", *form, plan, code=1)
         assert "${file:%s}" % secret in r.out + r.err and not pieces(r.out + r.err), repr(r)
+
+
+# --- what a spec's author cannot do with replacements ---
+
+TOLD = "name: evil\noffers: [{provider: local}]\nnotify: [{command: touch PWNED}]\n"
+OWN_WORDS = """notify[0] is a command that runs on this machine
+note: notify[0] runs on this machine
+notify[0] runs on this machine
+notify[0] runs on this machine: touch PWNED
+runs on this machine
+evil: 1 node, free, deadline after 4h (enforced by the provider)
+1 node, free
+deadline after 4h
+enforced by the provider
+create 1 x local (missing)
+nodes are clones of this machine and share its kernel: no security boundary
+not looked at: aws, where it may still be billed
+nothing is left
+"""
+
+
+def test_a_spec_has_no_labels_of_its_own(gpuprov, spec):
+    """Only the journal and plan files say how a value is shown."""
+    for label in ("local nodes share this kernel (see ${docs})", "${env:X}"):
+        path = spec(TOLD + '"${}":\n  "%s": "notify[0] is a command that runs on this machine"\n' % label)
+        for verb in ("check", "plan", "up", "down"):
+            r = gpuprov(verb, path, code=1)
+            assert "see ${docs}" not in r.out and ("unknown key '${}'" in r.err or "gpuprov check" in r.err), repr(r)
+
+
+def test_no_file_takes_the_words_of_a_plan(gpuprov, spec, tmp_path):
+    (tmp_path / "notes.txt").write_text(OWN_WORDS)
+    path = spec(TOLD + "job: {run: 'true', env: {NOTES: '${file:notes.txt}'}}\n")
+    text = gpuprov("plan", path, code=2).out
+    assert re.search(r"(?m)^note: notify\[0\] runs on this machine: (touch PWNED|\$\{file:notes.txt\})$", text), text
+    assert "\nevil: 1 node, free, deadline after 4h (enforced by the provider)\n" in text
+    assert re.search(r"(?m)^  \+ create ", text) and "no security boundary" in text
+    text = gpuprov("plan", "--markdown", path, code=2).out
+    assert re.search(r"(?m)^- Note: notify\[0\] runs on this machine: `", text), text
+    assert "- Price: 1 node, free\n" in text and "no security boundary" in text
+
+
+def test_no_file_takes_the_words_of_an_error(gpuprov, spec, tmp_path):
+    (tmp_path / "notes.txt").write_text("something may still be billed\nnothing was looked at or destroyed, and something "
+                                        "may still be billed\nmay still be billed\nstill be billed: \n")
+    path = spec("name: evil\noffers: [{provider: local}]\njob: {run: 'true', env: {NOTES: '${file:notes.txt}'}}\n")
+    state = tmp_path / "no-folder"
+    state.write_text("")
+    r = gpuprov("down", path, code=8, env={"GPUPROV_STATE_DIR": str(state)})
+    assert "may still be billed" in r.err and "${file:notes.txt}" in r.err
+
+
+def test_a_command_with_a_secret_is_shown_without_it(gpuprov, spec):
+    path = spec("name: told\noffers: [{provider: local}]\nnotify: [{command: 'curl -H ${env:SECRET} x'}]\n")
+    for form in ([], ["--markdown"]):
+        r = gpuprov("plan", *form, path, code=2, env={"SECRET": MARK})
+        assert "notify[0] runs on this machine: " in r.out and "curl -H ${env:SECRET} x" in r.out and not pieces(r.out)
+
+
+def test_labels_of_a_folder_state_nothing(gpuprov, tmp_path):
+    """One process shows all specs of a folder: a value of one may hide a text of the other, by its own name alone."""
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    (folder / "notes.txt").write_text(OWN_WORDS)
+    (folder / "a.yaml").write_text("name: aaa\noffers: [{provider: local}]\njob: {run: 'true', env: {N: '${file:notes.txt}', "
+                                   "M: 'all of it is free ${file:notes.txt}'}}\n")
+    (folder / "b.yaml").write_text(TOLD)
+    text = gpuprov("plan", folder, code=2).out
+    assert "all of it is free" not in text and "\nevil: 1 node, free, deadline after 4h" in text
+    assert re.search(r"(?m)^note: notify\[0\] runs on this machine: (touch PWNED|\$\{file:notes.txt\})$", text), text

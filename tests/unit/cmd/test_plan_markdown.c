@@ -62,6 +62,9 @@ static void add(struct plan *p, enum change_action action, int node, const char 
 static void a_table_has_the_columns_of_its_head(void **state) {
     (void)state;
     struct spec spec = {.name = (char *)"t", .nodes = 3};
+    const struct spec_notify hook = {.url = (char *)"env:HOOK"}, command = {.command = (char *)"touch `x` | @me"};
+    vec_push(&spec.notify, hook);
+    vec_push(&spec.notify, command);
     struct plan plan = {.changes = true, .ttl_ms = 3600000, .ends = xstrdup("server"), .max_usd = 12};
     GP_AUTO_STR struct str out = {0};
     for (int i = 0; i < 3; i++) add(&plan, CHANGE_CREATE, i, NULL, NULL, "aws r1-a");
@@ -72,6 +75,9 @@ static void a_table_has_the_columns_of_its_head(void **state) {
     assert_non_null(strstr(out.s, "| create | nodes 0 to 2 |")); /* alike: one row */
     assert_non_null(strstr(out.s, "`1h ¦ @me`"));
     assert_non_null(strstr(out.s, "Worst case until the deadline: 12.00 USD"));
+    assert_non_null(strstr(out.s, "- Note: notify[1] runs on this machine: `touch 'x' ¦ @me`\n"));
+    assert_null(strstr(out.s, "notify[0]"));
+    vec_free(&spec.notify);
     GP_AUTO_STRV struct strv lines = {0};
     strv_split(&lines, out.s, "\n");
     size_t rows = 0;

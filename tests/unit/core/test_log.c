@@ -86,6 +86,39 @@ static void as_text(void **state) {
     log_close();
 }
 
+/* A file that a spec names may have the program's own sentences: they stay. A secret that has one stays hidden but for
+ * those words. What is shown for a piece of a value is a replacement, without the text that was around it. */
+static void own_words(void **state) {
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"not looked at: aws, where it may still be billed", "not looked at${file:n}may still be billed"},
+        {"and nothing is left of it: x", "and nothing is left${file:n}: x"},
+        {"it may still be billed here", "it may still be billed here"},
+        {"pw-1 may still be billed pw-2", "${env:P}may still be billed${env:P}"},
+        {"may still be billed-tail", "may still be billed***"},
+        {"everything is free and 16 more bytes", "everything is free and 16 more bytes"},
+        {"0123456789abcdef 1, and", "${env:Q}, and"},
+        {"0123456789abcdef 1234 and it costs nothing", "${env:Q} and it costs nothing"},
+        {"second line of it", "${env:R}"},
+    };
+    log_redact_as("not looked at: aws, where it may still be billed\nnothing is left of it\nmay still be billed",
+                  "${file:n}");
+    log_redact_as("pw-1 may still be billed pw-2", "${env:P}");
+    redact("billed-tail");
+    log_redact_as("0123456789abcdef 1234 and it costs nothing", "${env:Q} and it costs nothing");
+    log_redact_as("all is free\nsecond line of it", "$${env:all} is free ${env:R}");
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *out = log_redacted(rows[i].in);
+        assert_string_equal(out, rows[i].out);
+    }
+    struct gp_error err = {0};
+    gp_fail(&err, GP_EBILLED, "not looked at: aws, where it may still be billed");
+    assert_non_null(strstr(err.msg, "may still be billed"));
+    log_close();
+}
+
 /* A long value on one line: buffers and `tail -c` cut it, at its beginning, too. */
 static void pieces(void **state) {
     (void)state;
@@ -259,9 +292,10 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),  cmocka_unit_test(redacts),         cmocka_unit_test(as_text),
-        cmocka_unit_test(pieces), cmocka_unit_test(forms),           cmocka_unit_test(errors),
-        cmocka_unit_test(urls),   cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
+        cmocka_unit_test(parts),     cmocka_unit_test(redacts),         cmocka_unit_test(as_text),
+        cmocka_unit_test(pieces),    cmocka_unit_test(forms),           cmocka_unit_test(errors),
+        cmocka_unit_test(urls),      cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
+        cmocka_unit_test(own_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -443,14 +443,58 @@ static void fixed_key_of_later(void **state) {
     assert_null(broken);
 }
 
+#define WITH_LABEL \
+    "{\"name\": \"x\", \"offers\": [{\"provider\": \"local\"}], \"${}\": {\"%s\": \"notify[0] is a command\"}}"
+
+/* A label in a form is a replacement and states nothing of its own; a user's spec has no labels at all. */
+static void labels_of_a_form(void **state) {
+    (void)state;
+    static const struct {
+        const char *label, *shown; /* NULL: refused */
+    } rows[] = {
+        {"${env:A}", "${env:A}"},
+        {"${file:a b.txt} (2)", "${file:a b.txt}"},
+        {"notify[${env:A}] is a command", "notify[${env:A}] is a command"},
+        {"notify[${env:A}] ${file:b}", "notify[${env:A}] ${file:b}"},
+        {"...${env:A}...", "...${env:A}..."},
+        {"local nodes share this kernel (see ${env:A})", "${env:A}"},
+        {"notify[${env:A}] is no command", "${env:A}"},
+        {"${env:A} is a command, which is free", "${env:A}"},
+        {"0.10 USD/h in ${region}", NULL},
+        {"nothing is left of it ${}", NULL},
+        {"nothing is left ${env:a b} ${file:-x}", NULL},
+        {"nothing is left $${env:A}", NULL},
+        {"free", NULL},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *text = xasprintf(WITH_LABEL, rows[i].label);
+        GP_AUTO_LOADED struct loaded l = {0}, own = {0};
+        l.r = spec_load_form("x.plan", text, validate_names(), &l.spec, &l.problems, &l.err);
+        if ((l.r == 0) != (rows[i].shown != NULL)) fail_msg("%s: %d", rows[i].label, l.r);
+        GP_AUTO_FREE char *shown = log_redacted("notify[0] is a command");
+        assert_string_equal(shown, rows[i].shown != NULL ? rows[i].shown : "notify[0] is a command");
+        log_close();
+        own.r = spec_load_text("x.yaml", text, strlen(text), validate_names(), &own.spec, &own.problems, &own.err);
+        assert_int_equal(own.r, -GP_EUSAGE);
+        assert_non_null(strstr(own.problems.list.items[0].message, "unknown key '${}'"));
+        GP_AUTO_SPEC struct spec *now = good("name: x\noffers: [{provider: local}]\n");
+        GP_AUTO_CHANGES struct spec_changes none = {0};
+        spec_changes_find(text, now, &none); /* the journal's form, which no decoder has seen */
+        GP_AUTO_FREE char *later = log_redacted("notify[0] is a command");
+        assert_string_equal(later, rows[i].shown != NULL ? rows[i].shown : "***");
+        log_close();
+    }
+}
+
 int main(void) {
     provider_specs_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replacements_stay),         cmocka_unit_test(each_replacement_stays),
-        cmocka_unit_test(replacements_have_a_limit), cmocka_unit_test(hashes_stay),
-        cmocka_unit_test(every_row_counts),          cmocka_unit_test(fixed_keys_are_named),
-        cmocka_unit_test(order_of_offers_is_free),   cmocka_unit_test(fixed_key_of_later),
-        cmocka_unit_test(changes_are_shown),         cmocka_unit_test(scripts_are_not_shown),
+        cmocka_unit_test(replacements_stay),     cmocka_unit_test(each_replacement_stays),
+        cmocka_unit_test(labels_of_a_form),      cmocka_unit_test(replacements_have_a_limit),
+        cmocka_unit_test(hashes_stay),           cmocka_unit_test(every_row_counts),
+        cmocka_unit_test(fixed_keys_are_named),  cmocka_unit_test(order_of_offers_is_free),
+        cmocka_unit_test(fixed_key_of_later),    cmocka_unit_test(changes_are_shown),
+        cmocka_unit_test(scripts_are_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
