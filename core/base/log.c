@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trace lines to stderr, and the redactor of secrets in them. main selects the traced parts once before
- * threads start. The list of secrets only grows and is read without a lock, because a child of fork reads it, too.
+ * threads start. The lists of secrets only grow and are read without a lock, because a child of fork reads them, too.
  * Any thread may trace. */
 #include "base/gp_base.h"
 
@@ -31,9 +31,17 @@ struct hidden {
     char *shown; /* NULL: "***" */
     char *part;  /* of `shown`: what is shown for a piece of the value */
     atomic_bool revealed;
-    struct hidden *next;
+    struct hidden *next; /* of all */
+    struct hidden *same; /* of by_value */
+    struct hidden *like; /* of by_start, or of all_short */
+    struct hidden *next_long;
 };
-static _Atomic(struct hidden *) all_hidden; /* entries are added in front, under lock */
+typedef _Atomic(struct hidden *) hidden_list; /* entries are added in front, under lock */
+
+/* A file that a spec names may have 10,000 lines, and each is an entry. */
+#define LOG_CHAINS ((size_t)1 << 14)
+static hidden_list all_hidden, all_short, all_long;
+static hidden_list by_value[LOG_CHAINS], by_start[LOG_CHAINS]; /* by_start: of LOG_SECRET_MIN bytes */
 
 int log_enable(const char *parts, struct gp_error *err) {
     GP_AUTO_STRV struct strv list = {0};
@@ -105,21 +113,42 @@ static char *part_of(const char *shown) {
     return end != NULL ? xstrndup(at, (size_t)(end - at) + 1) : xstrdup(shown);
 }
 
+/* The beginning is an address, which no author of a spec can know, so nobody can choose values of one chain. */
+static hidden_list *chain_of(hidden_list *table, const char *bytes, size_t n) {
+    uint64_t h = (uintptr_t)by_value;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3U;
+    return &table[(h >> 32 ^ h) % LOG_CHAINS];
+}
+
+static struct hidden *find_value(const char *value, size_t n) {
+    struct hidden *h = atomic_load(chain_of(by_value, value, n));
+    while (h != NULL && !secret_equal(&h->value, value, n)) h = h->same;
+    return h;
+}
+
+static void add_to(hidden_list *list, struct hidden *h, struct hidden **ret_next) {
+    *ret_next = atomic_load(list);
+    atomic_store(list, h);
+}
+
 /* One value has one entry: the later text replaces none. */
 static void hide(const struct secret *value, const char *shown) {
+    const char *bytes = secret_reveal(value);
     if (is_mark(value)) return;
     pthread_mutex_lock(&lock);
-    struct hidden *h = atomic_load(&all_hidden);
-    while (h != NULL && !secret_equal(&h->value, secret_reveal(value), value->len)) h = h->next;
+    struct hidden *h = find_value(bytes, value->len);
     if (h != NULL) {
         atomic_store(&h->revealed, false);
     } else {
+        bool is_short = value->len < LOG_SECRET_MIN;
         h = xcalloc(1, sizeof *h);
         secret_copy(&h->value, value);
         h->shown = xstrdup(shown);
         h->part = shown != NULL ? part_of(shown) : NULL;
-        h->next = atomic_load(&all_hidden);
-        atomic_store(&all_hidden, h);
+        add_to(chain_of(by_value, bytes, value->len), h, &h->same);
+        add_to(is_short ? &all_short : chain_of(by_start, bytes, LOG_SECRET_MIN), h, &h->like);
+        if (value->len >= LOG_LONG) add_to(&all_long, h, &h->next_long);
+        add_to(&all_hidden, h, &h->next);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -189,8 +218,8 @@ void log_redact_as(const char *value, const char *shown) {
 }
 
 void log_reveal(const char *value) {
-    for (struct hidden *h = atomic_load(&all_hidden); h != NULL; h = h->next)
-        if (h->shown != NULL && str_eq(secret_reveal(&h->value), value)) atomic_store(&h->revealed, true);
+    struct hidden *h = find_value(value, strlen(value));
+    if (h != NULL && h->shown != NULL) atomic_store(&h->revealed, true);
 }
 
 /* Both bytes are of words. */
@@ -210,11 +239,11 @@ static size_t shows(const struct hidden *h, const char *at, char before) {
     return h->shown == NULL || len > LOG_WORD_MAX || word ? len : 0;
 }
 
-/* The bytes at the beginning of a line that are a part of h, up to its end or that of the line: a buffer or `tail -c`
- * has cut what was in front. */
+/* The bytes at the beginning of a line that are a part of h, of LOG_LONG or more, up to its end or that of the line: a
+ * buffer or `tail -c` has cut what was in front. */
 static size_t shows_rest(const struct hidden *h, const char *at) {
     size_t len = h->value.len;
-    if (len < LOG_LONG || atomic_load(&h->revealed) || strnlen(at, LOG_PREFIX_MIN) < LOG_PREFIX_MIN) return 0;
+    if (atomic_load(&h->revealed) || strnlen(at, LOG_PREFIX_MIN) < LOG_PREFIX_MIN) return 0;
     const char *value = secret_reveal(&h->value), *end = value + len, *p = value + 1;
     while ((p = memmem(p, (size_t)(end - p), at, LOG_PREFIX_MIN)) != NULL) {
         size_t n = LOG_PREFIX_MIN;
@@ -266,10 +295,31 @@ static void put_hidden(struct str *out, const char *p, size_t n, const char *sho
     }
 }
 
+/* The longest of two: a whole value before one that was cut. */
+static void take_longer(const struct hidden *h, size_t n, const struct hidden **best, size_t *longest) {
+    if (n > *longest || (n > 0 && n == *longest && n == h->value.len)) *best = h;
+    *longest = GP_MAX(n, *longest);
+}
+
+/* The value that p shows the most bytes of; NULL: none. text: where p's text begins. */
+static const struct hidden *find_at(const char *text, const char *p, size_t *ret_n) {
+    const struct hidden *best = NULL;
+    char before = p > text ? p[-1] : '\0';
+    if (before == '\'')
+        for (struct hidden *h = atomic_load(&all_short); h != NULL; h = h->like)
+            take_longer(h, shows(h, p, before), &best, ret_n);
+    if (strnlen(p, LOG_SECRET_MIN) == LOG_SECRET_MIN)
+        for (struct hidden *h = atomic_load(chain_of(by_start, p, LOG_SECRET_MIN)); h != NULL; h = h->like)
+            take_longer(h, shows(h, p, before), &best, ret_n);
+    if (p == text || before == '\n')
+        for (struct hidden *h = atomic_load(&all_long); h != NULL; h = h->next_long)
+            if (shows(h, p, before) == 0) take_longer(h, shows_rest(h, p), &best, ret_n);
+    return best;
+}
+
 char *log_redacted(const char *text) {
     struct str out = {.max = SIZE_MAX - 1};
     const char *kept_to = text;
-    const struct hidden *first = atomic_load(&all_hidden);
     const char *password = NULL;
     size_t password_len = 0;
     for (const char *p = text; *p != '\0';) {
@@ -278,14 +328,8 @@ char *log_redacted(const char *text) {
             password = p + at;
             password_len = n_password;
         }
-        const struct hidden *best = NULL;
         size_t longest = 0;
-        for (const struct hidden *h = first; h != NULL; h = h->next) {
-            size_t n = shows(h, p, p > text ? p[-1] : '\0');
-            if (n == 0 && (p == text || p[-1] == '\n')) n = shows_rest(h, p);
-            if (n > longest || (n > 0 && n == longest && n == h->value.len)) best = h; /* whole before cut */
-            longest = GP_MAX(n, longest);
-        }
+        const struct hidden *best = find_at(text, p, &longest);
         bool hides = p == password && longest < password_len;
         size_t n = hides ? password_len : best != NULL ? longest : 0;
         kept_to = GP_MAX(kept_to, p + keeps(p));
@@ -303,6 +347,12 @@ char *log_redacted(const char *text) {
 void log_close(void) {
     gp_error_filter(NULL);
     struct hidden *h = atomic_exchange(&all_hidden, NULL);
+    atomic_store(&all_short, NULL);
+    atomic_store(&all_long, NULL);
+    for (size_t i = 0; h != NULL && i < LOG_CHAINS; i++) {
+        atomic_store(&by_value[i], NULL);
+        atomic_store(&by_start[i], NULL);
+    }
     while (h != NULL) {
         struct hidden *next = h->next;
         secret_clear(&h->value);

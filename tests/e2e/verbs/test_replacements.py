@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import re
+import resource
 
 import pytest
 
@@ -263,6 +264,20 @@ def test_a_command_with_a_secret_is_shown_without_it(gpuprov, spec):
     for form in ([], ["--markdown"]):
         r = gpuprov("plan", *form, path, code=2, env={"SECRET": MARK})
         assert "notify[0] runs on this machine: " in r.out and "curl -H ${env:SECRET} x" in r.out and not pieces(r.out)
+
+
+@pytest.mark.parametrize("verb", ["check", "plan"])
+def test_files_of_many_lines_take_no_long_time(gpuprov, spec, tmp_path, verb):
+    """140,000 lines, each a value of its own; the kernel ends a process that compares each with all others."""
+    names = [f"V{n}" for n in range(15)]
+    for n, name in enumerate(names):
+        (tmp_path / name).write_text("".join(f"{i:x}".rjust(6, "x") + "\n" for i in range(n * 9362, (n + 1) * 9362)))
+    env = ", ".join(f"{name}: '${{file:{name}}}'" for name in names)
+    path = spec(f"name: many\noffers: [{{provider: local}}]\njob: {{run: 'true', env: {{{env}}}}}\n")
+    cpu_s = 40  # of minutes
+    p = gpuprov.popen(verb, path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s)))
+    out, err = p.communicate(timeout=280)
+    assert p.returncode == (2 if verb == "plan" else 0), (p.returncode, out, err)
 
 
 def test_labels_of_a_folder_state_nothing(gpuprov, tmp_path):
