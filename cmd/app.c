@@ -82,6 +82,7 @@ int app_engine(struct invocation *inv, struct engine **ret, struct gp_error *err
         return r;
     }
     e->notifies = (inv->verb->flags & VERB_NOTIFIES) != 0;
+    e->shows_plan = (inv->verb->flags & VERB_PLANS) != 0;
     pthread_mutex_lock(&app->lock);
     app->engine = e;
     if (app->cancelled) engine_cancel(e);
@@ -98,6 +99,7 @@ int app_engine_more(struct invocation *inv, int jobs, struct engine **ret, struc
     int r = engine_open(&opts, &e, err);
     if (r != 0) return r;
     e->notifies = (inv->verb->flags & VERB_NOTIFIES) != 0;
+    e->shows_plan = (inv->verb->flags & VERB_PLANS) != 0;
     pthread_mutex_lock(&app->lock);
     vec_push(&app->more, e);
     if (app->cancelled) engine_cancel(e);

@@ -178,5 +178,5 @@ const struct verb verb_up = {
     .options = options,
     .opts_size = sizeof(struct opts),
     .max_args = 1,
-    .flags = VERB_NOTIFIES,
+    .flags = VERB_NOTIFIES | VERB_PLANS,
 };

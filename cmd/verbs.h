@@ -21,6 +21,7 @@ enum verb_flags {
     VERB_PLAIN = 2,       /* short, launches nothing: runs in the main thread, no library is initialised */
     VERB_REST = 4,        /* takes "-- CMD..." */
     VERB_NOTIFIES = 32,   /* its events are sent to the receivers of the spec's `notify` */
+    VERB_PLANS = 128,     /* shows a plan with the commands of `notify`, so all of them may run */
     VERB_ENDS = 64,       /* destroys: if it cannot begin to look, something may still be billed (exit 8) */
     VERB_NODE_CHECK = 16, /* exits 0 pass, 1 degraded, 2 fail, 3 unknown (also for wrong usage) */
     VERB_RAW = 8          /* argv is passed on as it is (args[-1] is the verb); signals are left alone */

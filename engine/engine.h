@@ -58,6 +58,9 @@ struct engine {
     /* The events of runs go to the receivers that their spec names (`notify`). Verbs that only look leave it false, and
      * so does one that waits for an approval, because a command of the spec would run on this machine. */
     bool notifies;
+    /* The plan that the verb shows has the commands of the spec's `notify`, so all of them may run. Else only those run
+     * that the journal's spec of the stack has. */
+    bool shows_plan;
     struct notify *notify;
 };
 /* 0 if every place was looked at; else -GP_EBILLED if something may be billed there, or the reason's own code. Does

@@ -95,5 +95,5 @@ const struct verb verb_run = {
     .options = options,
     .opts_size = sizeof(struct opts),
     .max_args = 1,
-    .flags = VERB_REST | VERB_NOTIFIES,
+    .flags = VERB_REST | VERB_NOTIFIES | VERB_PLANS,
 };

@@ -12,6 +12,7 @@
 #include "engine/internal.h"
 #include "engine/run/eventlog.h"
 #include "engine/run/notify_priv.h"
+#include "engine/run/owner.h"
 
 #include <time.h>
 
@@ -203,13 +204,30 @@ static void copy_def(struct spec_notify *to, const struct spec_notify *from) {
     strv_copy(&to->on, &from->on);
 }
 
-static struct notify_stack *add_stack(struct notify *n, const struct spec *spec) {
+static bool has_command(const struct spec *spec, const char *command) {
+    for (size_t i = 0; spec != NULL && i < spec->notify.len; i++)
+        if (spec->notify.items[i].command != NULL && str_eq(spec->notify.items[i].command, command)) return true;
+    return false;
+}
+
+/* launched: the spec with the commands that may run; NULL: none. */
+static void add_stack(struct notify *n, const struct spec *spec, const struct spec *launched) {
+    GP_AUTO_STR struct str refused = {0};
     struct notify_stack *s = xcalloc(1, sizeof *s);
     s->n = n;
     s->name = xstrdup(spec->name);
     s->ttl_s = spec->ttl_ms / 1000;
     s->max_cost = spec->max_cost;
     for (size_t i = 0; i < spec->notify.len; i++) {
+        const char *command = spec->notify.items[i].command;
+        if (command != NULL && !has_command(launched, command)) {
+            GP_AUTO_FREE char *clean = log_redacted(command);
+            char shown[100];
+            str_one_line(clean);
+            str_put(shown, sizeof shown, clean);
+            str_addf(&refused, "%snotify[%zu] (%s)", refused.len > 0 ? ", " : "", i, shown);
+            continue;
+        }
         struct notify_receiver *r = xcalloc(1, sizeof *r);
         r->of = s;
         copy_def(&r->def, &spec->notify.items[i]);
@@ -217,20 +235,21 @@ static struct notify_stack *add_stack(struct notify *n, const struct spec *spec)
         vec_push(&s->receivers, r);
     }
     vec_push(&n->stacks, s);
-    return s;
+    if (refused.len > 0)
+        add_warning(n, spec->name,
+                    xasprintf("commands that are not run, because by this machine's journal '%s' was launched without "
+                              "them: %s; 'gpuprov up SPEC' shows and approves them",
+                              spec->name, refused.s));
 }
 
-/* The stack of that name and owner, which is added if its spec has receivers. NULL: it has none. */
-static struct notify_stack *stack_of(struct notify *n, const char *name, const char *owner, const char *run,
-                                     const struct spec *spec) {
+/* The stack of that name and owner; NULL: it has no receivers. */
+static struct notify_stack *stack_of(struct notify *n, const char *name, const char *owner, const char *run) {
     struct notify_stack *s = NULL;
     for (size_t i = 0; i < n->stacks.len && s == NULL; i++) {
         struct notify_stack *one = n->stacks.items[i];
         bool same = owner == NULL || one->owner == NULL || strcmp(owner, one->owner) == 0;
         if (same && strcmp(one->name, name) == 0) s = one;
     }
-    if (s == NULL && !n->stop && spec != NULL && spec->notify.len > 0 && strcmp(spec->name, name) == 0)
-        s = add_stack(n, spec);
     if (s == NULL) return NULL;
     if (owner != NULL && s->owner == NULL) s->owner = xstrdup(owner);
     if (run != NULL && !str_eq(run, s->run)) {
@@ -266,15 +285,49 @@ static bool concerns(const struct run *run) {
     return e->notifies && e->notify != NULL && run->stack.name != NULL && run->stack.name[0] != '\0';
 }
 
+/* The journal's spec of a run's stack; NULL: it has none that can be read. */
+static struct spec *recalled(const struct run *run) {
+    struct stack found = {0}, known = {0};
+    struct spec *spec = NULL;
+    struct spec_problems problems = {0};
+    GP_AUTO_FREE char *text = NULL;
+    int r = owner_find_stack(run->e->journal, run->stack.name, run->owner, &found, NULL);
+    if (r == 0) r = journal_stack_get(run->e->journal, found.owner, run->stack.name, &known, &text, NULL);
+    bool same = r == 0 && (run->stack.uid == NULL || str_eq(known.uid, run->stack.uid));
+    if (same && text != NULL && text[0] != '\0')
+        (void)spec_load_text("(journal)", text, strlen(text), NULL, &spec, &problems, NULL);
+    spec_problems_clear(&problems);
+    stack_clear(&found);
+    stack_clear(&known);
+    return spec;
+}
+
+/* Adds the run's stack with the receivers of its spec, if it is not known. A verb that shows no plan runs only commands
+ * that the stack was launched with. journals: the spec is the journal's. Reads the journal. */
+static void make_known(struct run *run, const struct spec *spec, bool journals) {
+    struct notify *n = run->e->notify;
+    pthread_mutex_lock(&n->lock);
+    if (n->journal == NULL) n->journal = run->e->journal;
+    if (n->state_dir == NULL) n->state_dir = xstrdup(run->e->state_dir);
+    bool known = stack_of(n, run->stack.name, run->owner, run->id) != NULL;
+    pthread_mutex_unlock(&n->lock);
+    if (known || spec == NULL || spec->notify.len == 0 || strcmp(spec->name, run->stack.name) != 0) return;
+    bool approved = run->e->shows_plan || journals;
+    GP_AUTO_SPEC struct spec *launched = approved ? NULL : recalled(run);
+    pthread_mutex_lock(&n->lock);
+    if (!n->stop && stack_of(n, run->stack.name, run->owner, run->id) == NULL)
+        add_stack(n, spec, approved ? spec : launched);
+    pthread_mutex_unlock(&n->lock);
+}
+
 void notify_event(struct run *run, const struct event *e) {
     struct notify *n = run->e->notify;
     struct notify_warning w = {0};
     if (!concerns(run)) return;
     enum notify_kind kind = notify_kind_of(e);
+    make_known(run, run->spec, run->spec == run->spec_owned);
     pthread_mutex_lock(&n->lock);
-    if (n->journal == NULL) n->journal = run->e->journal;
-    if (n->state_dir == NULL) n->state_dir = xstrdup(run->e->state_dir);
-    struct notify_stack *s = stack_of(n, run->stack.name, run->owner, run->id, run->spec);
+    struct notify_stack *s = stack_of(n, run->stack.name, run->owner, run->id);
     if (s != NULL && kind != NOTIFY_NONE) push(s, kind, e, NULL, NULL);
     pthread_mutex_unlock(&n->lock);
     if (!take_warning(n, &w)) return;
@@ -296,8 +349,9 @@ void notify_fact(struct run *run, enum notify_kind kind, int node, const char *f
                             .stack = run->stack.name,
                             .owner = run->owner,
                             .run = run->id};
+    make_known(run, run->spec, run->spec == run->spec_owned);
     pthread_mutex_lock(&n->lock);
-    struct notify_stack *s = stack_of(n, run->stack.name, run->owner, run->id, run->spec);
+    struct notify_stack *s = stack_of(n, run->stack.name, run->owner, run->id);
     if (s != NULL) push(s, kind, &e, NULL, NULL);
     pthread_mutex_unlock(&n->lock);
 }
@@ -315,31 +369,14 @@ void notify_ended(struct run *run, int r, const struct gp_error *why, int destro
         notify_fact(run, why->code == GP_EBILLED ? NOTIFY_LEAKED : NOTIFY_FAILED, -1, "%s", why->msg);
 }
 
-/* The journal's spec of a run's stack; NULL: it has none that can be read. */
-static struct spec *recalled(const struct run *run) {
-    struct stack known = {0};
-    struct spec *spec = NULL;
-    struct spec_problems problems = {0};
-    GP_AUTO_FREE char *text = NULL;
-    if (run->owner == NULL || journal_stack_get(run->e->journal, run->owner, run->stack.name, &known, &text, NULL) != 0)
-        return NULL;
-    bool same = run->stack.uid == NULL || str_eq(known.uid, run->stack.uid);
-    if (same && text != NULL && text[0] != '\0')
-        (void)spec_load_text("(journal)", text, strlen(text), NULL, &spec, &problems, NULL);
-    spec_problems_clear(&problems);
-    stack_clear(&known);
-    return spec;
-}
-
 bool notify_open(struct run *run) {
     struct notify *n = run->e->notify;
     if (!concerns(run)) return false;
     GP_AUTO_SPEC struct spec *spec = run->spec == NULL ? recalled(run) : NULL;
+    if (spec != NULL) make_known(run, spec, true);
+    else make_known(run, run->spec, run->spec == run->spec_owned);
     pthread_mutex_lock(&n->lock);
-    if (n->journal == NULL) n->journal = run->e->journal;
-    if (n->state_dir == NULL) n->state_dir = xstrdup(run->e->state_dir);
-    const struct spec *its = run->spec != NULL ? run->spec : spec;
-    bool any = its != NULL && stack_of(n, run->stack.name, run->owner, run->id, its) != NULL;
+    bool any = stack_of(n, run->stack.name, run->owner, run->id) != NULL;
     pthread_mutex_unlock(&n->lock);
     return any;
 }
@@ -348,7 +385,7 @@ void engine_job_ended(struct engine *e, const char *stack, const char *text) {
     struct notify *n = e->notify;
     if (!e->notifies || n == NULL) return;
     pthread_mutex_lock(&n->lock);
-    struct notify_stack *s = stack_of(n, stack, NULL, NULL, NULL);
+    struct notify_stack *s = stack_of(n, stack, NULL, NULL);
     const struct event one = {.wall_ms = clock_wall_s() * 1000,
                               .node = -1,
                               .text = text,

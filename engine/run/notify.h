@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends to the receivers of a spec (`notify`) a stack's events. Nothing here blocks or fails a run: a call copies what
  * is to be sent into the queue of each receiver, whose own thread sends it. engine_settle waits for the queues at the
- * end of the verb. Any thread. Nothing happens unless e->notifies.
+ * end of the verb. Any thread. Nothing happens unless e->notifies. Of a verb that shows no plan (e->shows_plan), a
+ * command that the journal's spec of the stack does not have is no receiver, and one warning names it.
  *
  * The URL and the key of a receiver are read in its thread, and are in no event, log or file. */
 #ifndef GP_ENGINE_NOTIFY_H

@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     signal(SIGINT, on_int);
-    engine->notifies = true;
+    engine->notifies = engine->shows_plan = true;
     engine->sink.emit = print_warning;
     for (int i = 0; i < (int)count; i++)
         for (int k = 3; k < argc; k++) emit(run, argv[k], i);

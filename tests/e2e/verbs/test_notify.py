@@ -352,6 +352,68 @@ def test_no_command_of_a_spec_runs_before_a_person_agreed(gpuprov, spec, tmp_pat
     assert ask.end() == 130
 
 
+WITHOUT_A_PLAN = {"down": [], "validate": [], "exec": ["--", "true"], "extend": ["1h"]}
+
+
+@pytest.mark.parametrize("verb", WITHOUT_A_PLAN)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_verb_without_a_plan_runs_no_command_of_an_unknown_stack(gpuprov, spec, tmp_path, verb, terminal):
+    """The journal has no launch of it, so nobody has approved its commands."""
+    out = tmp_path / "out"
+    path = spec(f"name: evil\noffers: [{{provider: local}}]\nnotify: [{{command: 'cat >>{out}; : ${{env:SECRET}}'}}]\n")
+    gpuprov.env["SECRET"] = KEY
+    args = [verb, path, *WITHOUT_A_PLAN[verb]]
+    if terminal:
+        t = OnTerminal(gpuprov, *args)
+        t.end()
+        said = t.seen + t.out
+    else:
+        r = gpuprov(*args, code=None)
+        said = r.out + r.err
+    assert not out.exists(), said
+    if verb == "exec":  # the others find no stack before there is an event
+        assert said.count("commands that are not run") == 1 and f"notify[0] (cat >>{out}; : ${{env:SECRET}})" in said, said
+        assert "'gpuprov up SPEC' shows and approves them" in said
+    assert KEY not in said
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_a_verb_without_a_plan_runs_the_commands_of_the_launch(gpuprov, spec, receiver, tmp_path):
+    mine, other, hook = tmp_path / "mine", tmp_path / "other", receiver()
+    text = SPEC.split("notify:")[0] + "job: {run: echo done}\nnotify:\n  - {url: env:HOOK}\n"
+    gpuprov.env["HOOK"] = hook.url
+    launched = spec(text + f"  - command: 'cat >>{mine}'\n")
+    gpuprov("up", launched)
+    assert hook.kinds() == ["ready"]
+    changed = spec(text + f"  - command: 'cat >>{other}'\n  - command: 'cat >>{mine}'\n", "changed.yaml")
+    told = 1
+    for verb, args in (("validate", []), ("exec", ["--", "true"]), ("extend", ["3h"]), ("down", [])):
+        for terminal in ([False] if verb == "down" else [True, False]):
+            if terminal:
+                t = OnTerminal(gpuprov, verb, changed, *args)
+                assert t.end() == 0, t.seen
+                said = t.seen
+            else:
+                said = gpuprov(verb, changed, *args).err
+            told += verb != "extend"
+            # extend takes the journal's spec
+            assert said.count("commands that are not run") == (verb != "extend"), said
+            assert verb == "extend" or (f"notify[1] (cat >>{other}); " in said and "notify[2] (" not in said)
+            assert len(mine.read_text().splitlines()) == told == len(hook.events()), (verb, terminal)
+    assert not other.exists()
+    gpuprov("up", launched)
+    told += 1
+    for file in gpuprov.state.glob("journal.db*"):
+        file.unlink()
+    for verb, code in (("validate", None), ("down", 0)):  # found by its tags: the journal has no launch
+        said = gpuprov(verb, changed, code=code).err
+        assert said.count("commands that are not run") == 1 and "notify[1] (" in said and "notify[2] (" in said, said
+    assert not other.exists() and hook.kinds()[-1] == "gone"
+    assert len(mine.read_text().splitlines()) == told
+    assert [json.loads(line)["id"] for line in mine.read_text().splitlines()] == [e["id"] for e in hook.events()][:told]
+
+
 def test_the_environment_of_a_command(drive, tmp_path):
     out = tmp_path / "env"
     drive([{"command": f"a=$(readlink /proc/$$/fd/2); env >{out}; echo stderr=$a >>{out}"},
