@@ -22,22 +22,15 @@ static bool is_metadata(const struct url_place *p) {
     return false;
 }
 
-enum way { WAY_TLS, WAY_NEAR, WAY_NAMED, WAY_NONE };
-
-static enum way way_of(const struct url_place *p, bool metadata) {
-    if (p->https) return WAY_TLS;
-    if (form_url_is_loopback(p) || (metadata && is_metadata(p))) return WAY_NEAR;
-    return form_url_is_clear(p) ? WAY_NAMED : WAY_NONE;
-}
-
-static int check(const char *what, const char *url, bool metadata, enum way *ret, struct gp_error *err) {
+static int check(const char *what, const char *url, bool metadata, enum url_way *ret, struct gp_error *err) {
     struct url_place place;
     GP_AUTO_FREE char *shown = http_url_shown(url);
     if (!form_url(url, &place))
         return gp_fail(err, GP_EUSAGE, "%s: '%.200s' is not an http or https URL of a host without a user: correct it",
                        what, shown);
-    *ret = way_of(&place, metadata);
-    if (*ret != WAY_NONE) return 0;
+    *ret = form_url_way(&place);
+    if (metadata && !place.https && is_metadata(&place)) *ret = URL_NEAR;
+    if (*ret != URL_NONE) return 0;
     GP_AUTO_FREE char *name = http_url_place(url);
     return gp_fail(err, GP_EUSAGE,
                    "%s: 'http://%.100s' is not https: use https, or " FORM_URL_CLEAR_ENV "=%.100s where nobody on the "
@@ -46,14 +39,14 @@ static int check(const char *what, const char *url, bool metadata, enum way *ret
 }
 
 int http_url_check(const char *what, const char *url, struct gp_error *err) {
-    enum way way = WAY_NONE;
+    enum url_way way = URL_NONE;
     return check(what, url, false, &way, err);
 }
 
 int http_clear_check(const struct http_req *req, bool *ret_direct, struct gp_error *err) {
-    enum way way = WAY_NONE;
+    enum url_way way = URL_NONE;
     int r = check(req->what, req->url, req->metadata, &way, err);
-    *ret_direct = way == WAY_NEAR;
+    *ret_direct = way == URL_NEAR;
     return r;
 }
 

@@ -139,10 +139,16 @@ const char *form_url_clear(void) {
     return set != NULL && set[strspn(set, SEPARATORS)] != '\0' ? set : NULL;
 }
 
-bool form_url_is_clear(const struct url_place *p) {
+static bool is_clear(const struct url_place *p) {
     GP_AUTO_STRV struct strv words = {0};
     strv_split(&words, form_url_clear() != NULL ? form_url_clear() : "", SEPARATORS);
     for (size_t i = 0; i < words.n; i++)
         if (form_url_is(p, words.v[i])) return true;
     return false;
+}
+
+enum url_way form_url_way(const struct url_place *p) {
+    if (p->https) return URL_TLS;
+    if (form_url_is_loopback(p)) return URL_NEAR;
+    return is_clear(p) ? URL_NAMED : URL_NONE;
 }

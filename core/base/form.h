@@ -58,6 +58,8 @@ bool form_url_is(const struct url_place *p, const char *word);
  * only function here that reads the environment. */
 #define FORM_URL_CLEAR_ENV "GPUPROV_CLEAR_TEXT"
 const char *form_url_clear(void);
-bool form_url_is_clear(const struct url_place *p); /* one of them */
+/* How a request with a secret may go there. NONE: it may not. */
+enum url_way { URL_TLS, URL_NEAR, URL_NAMED, URL_NONE }; /* https; this machine; one of the exempted hosts */
+enum url_way form_url_way(const struct url_place *p);
 
 #endif

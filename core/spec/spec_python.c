@@ -3,6 +3,7 @@
  * spec and of its hash, so that an edited file is a changed spec. Any thread. */
 #include "base/gp_base.h"
 
+#include "base/form.h"
 #include "base/fs.h"
 #include "spec/spec_internal.h"
 
@@ -44,7 +45,8 @@ static const struct spec_field python_fields[] = {
      .example = "https://mirror.example.org/whl", .pattern = URL_PATTERN, .pattern_doc = URL_DOC,
      .effect = SPEC_REPEATED},
     {.name = "index_auth", .type = SPEC_TEXT, .offset = offsetof(struct spec_python, index_auth),
-     .doc = "name of the secret with `USER:PASSWORD` for these indexes; it is an `env` of `secrets`",
+     .doc = "name of the secret with `USER:PASSWORD` for these indexes, which must be https then; it is an `env` of "
+            "`secrets`",
      .example = "INDEX_AUTH", .pattern = "^[A-Za-z_][A-Za-z0-9_]{0,63}$",
      .pattern_doc = "the name of a secret of this spec", .effect = SPEC_REPEATED},
     {0}};
@@ -176,6 +178,17 @@ static bool asks(const struct yaml_node *map) {
     return false;
 }
 
+/* The nodes send USER:PASSWORD there. */
+static void check_index(struct spec_ctx *c, const struct yaml_node *map, const char *key, const char *url) {
+    struct url_place place;
+    if (url == NULL || (form_url(url, &place) && form_url_way(&place) != URL_NONE)) return;
+    spec_complain(
+        c, at_key(map, key),
+        "'%s' is not https, and nodes would send the password of 'index_auth' there in clear text: use https, "
+        "or set " FORM_URL_CLEAR_ENV "=HOST where nobody on the way can read along",
+        key);
+}
+
 void spec_rule_python(struct spec_ctx *c, const struct yaml_node *map, void *to) {
     struct spec_python *p = to;
     p->wanted = p->version || p->venv || p->packages.n > 0 || p->requirements || p->torch;
@@ -194,6 +207,9 @@ void spec_rule_python(struct spec_ctx *c, const struct yaml_node *map, void *to)
         spec_complain(c, at_key(map, "torch_index"), "'torch_index' has no use without 'torch': add 'torch: auto'");
     else if (p->index_auth != NULL && p->index == NULL && p->torch_index == NULL)
         spec_complain(c, at_key(map, "index_auth"), "'index_auth' needs the 'index' that it is for");
+    if (p->index_auth == NULL) return;
+    check_index(c, map, "index", p->index);
+    check_index(c, map, "torch_index", p->torch_index);
 }
 
 void spec_rule_python_secret(struct spec_ctx *c, const struct yaml_node *map, const struct spec *s) {

@@ -116,7 +116,8 @@ def test_two_packages_that_do_not_fit_each_other(node):
 
 
 @pytest.mark.long
-def test_the_password_of_an_index_is_in_no_file_argument_and_log(node):
+def test_the_password_of_an_index_is_in_no_file_argument_and_log(node, monkeypatch):
+    monkeypatch.setenv("GPUPROV_CLEAR_TEXT", "10.77.0.1")  # the lab's own network; its index is http
     node.lab.index.login("deploy:s3cr3t-pass")
     try:
         block = {"packages": ["gp-one"], "index": node.lab.url, "index_auth": "INDEX_AUTH"}

@@ -148,6 +148,8 @@ static const struct refusal in_access[] = {
     {"access: {bastion: 'a@b; rm'}", 19, "[user@]host[:port]"},
 };
 
+#define A_SECRET "secrets: [{env: T, from: env:Q}]"
+
 /* bootstrap and validate */
 static const struct refusal in_bootstrap_and_checks[] = {
     {"bootstrap: {packages: ['-y']}", 24, "a package's name"},
@@ -171,6 +173,12 @@ static const struct refusal in_bootstrap_and_checks[] = {
     {"bootstrap: {python: {packages: [a], index: 'ftp://x/'}}", 44, "http or https URL"},
     {"bootstrap: {python: {packages: [a], index_auth: T}}", 49, "'index_auth' needs the 'index' that it is for"},
     {"bootstrap: {python: {packages: [a], index: https://x, index_auth: T}}", 67, "there is no secret 'T': add"},
+    {"bootstrap: {python: {packages: [a], index: http://x/y, index_auth: T}}\n" A_SECRET, 44,
+     "'index' is not https, and nodes would send the password of 'index_auth' there in clear text: use https, or set"},
+    {"bootstrap: {python: {torch: auto, torch_index: http://x/y, index: https://x/y, index_auth: T}}\n" A_SECRET, 48,
+     "'torch_index' is not https"},
+    {"bootstrap: {python: {packages: [a], index: http://lab.example.x/y, index_auth: T}}\n" A_SECRET, 44, "not https"},
+    {"bootstrap: {python: {packages: [a], index: http://127.1/y, index_auth: T}}\n" A_SECRET, 44, "not https"},
     {"bootstrap: {python: {requirements: no-such-file.txt}}", 36, "'requirements': could not read"},
     {"bootstrap: {python: {requirements: \"a\\n-r b.txt\\n\"}}", 36, "line 2: '-r b.txt' names a file or an option"},
     {"bootstrap: {python: {requirements: \"-e .\\n\"}}", 36, "line 1: '-e .' names a file"},
@@ -265,6 +273,22 @@ static void refuses_bootstrap_and_checks(void **state) {
     (void)state;
     refuse(in_bootstrap_and_checks, GP_ARRAY_LEN(in_bootstrap_and_checks));
 }
+/* The rule is that of every other request with a secret: https, this machine, or a host that the user exempts. */
+static void password_of_an_index(void **state) {
+    (void)state;
+    static const char *const urls[] = {"https://x/y", "http://lab.example/y", "http://lab.example:8080/y",
+                                       "http://127.0.0.1:9/y", "http://localhost/y"};
+    setenv("GPUPROV_CLEAR_TEXT", "other:1,lab.example", 1);
+    for (size_t i = 0; i < GP_ARRAY_LEN(urls); i++) {
+        GP_AUTO_FREE char *text = xasprintf(
+            "name: t\nbootstrap: {python: {packages: [a], index: '%s', index_auth: T}}\n" A_SECRET "\n", urls[i]);
+        GP_AUTO_SPEC struct spec *spec = good(text);
+        assert_string_equal(spec->python.index, urls[i]);
+    }
+    unsetenv("GPUPROV_CLEAR_TEXT");
+    GP_AUTO_SPEC struct spec *open = good("name: t\nbootstrap: {python: {packages: [a], index: 'http://x/y'}}\n");
+    assert_null(open->python.index_auth);
+}
 static void refuses_secrets(void **state) {
     (void)state;
     refuse(in_secrets, GP_ARRAY_LEN(in_secrets));
@@ -300,6 +324,7 @@ int main(void) {
         cmocka_unit_test(refuses_limits_and_images),
         cmocka_unit_test(refuses_access),
         cmocka_unit_test(refuses_bootstrap_and_checks),
+        cmocka_unit_test(password_of_an_index),
         cmocka_unit_test(refuses_secrets),
         cmocka_unit_test(refuses_yaml),
         cmocka_unit_test(names_of_stacks),
