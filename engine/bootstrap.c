@@ -9,6 +9,7 @@
 #include "engine/proof/barrier.h"
 #include "engine/proof/node_run.h"
 #include "engine/proof/work.h"
+#include "engine/run/notify.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
@@ -130,6 +131,12 @@ static int remember_spec(struct run *run, const struct bootstrap_opts *opts, str
     if (left != NULL) {
         run_event(run, -1, NODE_BOOTSTRAPPING, EVENT_WARN, "spec",
                   "'%s' keeps its earlier spec, because only 'gpuprov up' applies the change of '%s'", name, left->key);
+        return 0;
+    }
+    if (notify_has_new_command(run)) { /* this verb shows no plan */
+        run_event(run, -1, NODE_BOOTSTRAPPING, EVENT_WARN, "spec",
+                  "'%s' keeps its earlier spec, because only 'gpuprov up' shows and approves a command of 'notify'",
+                  name);
         return 0;
     }
     bool ready = claim_keeps_ready(run);

@@ -369,6 +369,15 @@ void notify_ended(struct run *run, int r, const struct gp_error *why, int destro
         notify_fact(run, why->code == GP_EBILLED ? NOTIFY_LEAKED : NOTIFY_FAILED, -1, "%s", why->msg);
 }
 
+bool notify_has_new_command(const struct run *run) {
+    GP_AUTO_SPEC struct spec *launched = recalled(run);
+    for (size_t i = 0; i < run->spec->notify.len; i++) {
+        const char *command = run->spec->notify.items[i].command;
+        if (command != NULL && !has_command(launched, command)) return true;
+    }
+    return false;
+}
+
 bool notify_open(struct run *run) {
     struct notify *n = run->e->notify;
     if (!concerns(run)) return false;

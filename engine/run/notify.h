@@ -23,5 +23,7 @@ void notify_ended(struct run *run, int r, const struct gp_error *why, int destro
  * run without a spec takes that of the journal, if it is of the same uid. False: nothing is sent. Reads the
  * journal; the verb's thread. */
 bool notify_open(struct run *run);
+/* Whether the run's spec has a command that the journal's spec of the stack does not have. Reads the journal. */
+bool notify_has_new_command(const struct run *run);
 
 #endif

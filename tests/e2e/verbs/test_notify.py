@@ -387,6 +387,9 @@ def test_a_verb_without_a_plan_runs_the_commands_of_the_launch(gpuprov, spec, re
     gpuprov("up", launched)
     assert hook.kinds() == ["ready"]
     changed = spec(text + f"  - command: 'cat >>{other}'\n  - command: 'cat >>{mine}'\n", "changed.yaml")
+    staged = spec("bootstrap: {steps: [{name: one, run: 'true'}]}\n" + changed.read_text(), "staged.yaml")
+    said = gpuprov("bootstrap", staged).err  # it shows no plan, so the journal does not get the commands
+    assert "keeps its earlier spec, because only 'gpuprov up' shows and approves a command of 'notify'" in said
     told = 1
     for verb, args in (("validate", []), ("exec", ["--", "true"]), ("extend", ["3h"]), ("down", [])):
         for terminal in ([False] if verb == "down" else [True, False]):
