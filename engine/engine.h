@@ -223,6 +223,7 @@ struct plan {
     struct strv notes;        /* "local: nodes share this machine's kernel: no security boundary" */
     struct spec_changes spec_changes; /* since the nodes that are there were launched */
     bool changes;                     /* exit 2 */
+    bool new_commands; /* the spec's `notify` has a command that the journal's spec of the stack does not have */
     bool has_estimate;
     struct estimate estimate; /* of the training that the spec names */
 };

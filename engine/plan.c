@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "engine/job/seen/job_seen.h"
+#include "engine/run/notify.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/run/run_provider.h"
@@ -419,6 +420,7 @@ static void add_spec_changes(const struct run *run, struct plan *plan) {
         vec_push(&plan->spec_changes.list, copy);
     }
     plan->changes = plan->changes || plan->spec_changes.list.len > 0 || run->moved_expires_s != 0;
+    plan->new_commands = notify_has_new_command(run);
 }
 
 int plan_make(struct run *run, const struct finding *found, struct plan *ret, struct gp_error *err) {

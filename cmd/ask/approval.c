@@ -12,14 +12,15 @@
 static int ask_for(struct approval *a, const struct plan *plan, struct gp_error *err) {
     struct invocation *inv = a->inv;
     const struct spec *spec = a->work->spec;
-    bool ask = plan->changes && !a->yes && confirm_can_ask(inv);
+    bool matters = plan->changes || plan->new_commands; /* a command runs on this machine, also when all is as it was */
+    bool ask = matters && !a->yes && confirm_can_ask(inv);
     if (inv->common->json) a->plan = plan_json(spec, plan);
     int r = a->check != NULL ? a->check(a->check_ctx, plan, err) : 0;
     if (r != 0) return r;
-    if (inv->common->json && plan->changes && !a->yes && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1)
+    if (inv->common->json && matters && !a->yes && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1)
         return gp_fail(err, GP_EUSAGE,
                        "--json requests no confirmation on a terminal: add --yes, or run 'gpuprov plan' first");
-    if (inv->common->json || !plan->changes || (inv->common->quiet && !ask)) return 0;
+    if (inv->common->json || !matters || (inv->common->quiet && !ask)) return 0;
     app_progress_end(a->work->e, &a->work->p);
     plan_show(spec, plan, stderr);
     if (ask) {

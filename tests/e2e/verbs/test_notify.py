@@ -390,7 +390,12 @@ def test_a_verb_without_a_plan_runs_the_commands_of_the_launch(gpuprov, spec, re
     staged = spec("bootstrap: {steps: [{name: one, run: 'true'}]}\n" + changed.read_text(), "staged.yaml")
     said = gpuprov("bootstrap", staged).err  # it shows no plan, so the journal does not get the commands
     assert "keeps its earlier spec, because only 'gpuprov up' shows and approves a command of 'notify'" in said
-    told = 1
+    t = OnTerminal(gpuprov, "up", changed)  # there is nothing to do, but its command would run
+    t.wait_for("[y/N]")
+    assert f"runs on this machine: cat >>{other}" in t.seen, t.seen
+    t.answer("n\n")
+    assert t.end() == 130 and not other.exists(), t.seen
+    told = len(mine.read_text().splitlines())
     for verb, args in (("validate", []), ("exec", ["--", "true"]), ("extend", ["3h"]), ("down", [])):
         for terminal in ([False] if verb == "down" else [True, False]):
             if terminal:
@@ -404,7 +409,6 @@ def test_a_verb_without_a_plan_runs_the_commands_of_the_launch(gpuprov, spec, re
             assert said.count("commands that are not run") == (verb != "extend"), said
             assert verb == "extend" or (f"notify[1] (cat >>{other}); " in said and "notify[2] (" not in said)
             assert len(mine.read_text().splitlines()) == told == len(hook.events()), (verb, terminal)
-    assert not other.exists()
     gpuprov("up", launched)
     told += 1
     for file in gpuprov.state.glob("journal.db*"):
