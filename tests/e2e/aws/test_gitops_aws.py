@@ -88,7 +88,7 @@ def test_prune_where_the_cloud_cannot_be_read(account, computer, repo):
         assert "stack b" in plan.out and AWAY in plan.err, plan
         j = two.tell("up", "--prune", path, env=env)
         assert j["code"] == 8 and AWAY in j["error"]["message"], j["said"]
-        assert [(p["name"], p["gone"]) for p in j["pruned"]] == [("b", True)]  # its claim names only HOME
+        assert [(p["name"], p["gone"]) for p in j["pruned"]] == [("b", None)]  # its claim names only HOME, and may be anybody's
     finally:
         proxy.close()
     assert account.alive("b") == []

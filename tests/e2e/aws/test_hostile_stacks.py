@@ -236,8 +236,12 @@ def test_a_launch_without_a_known_outcome(account, computer, proxies):
 # --- 6: a region that may not be looked at ---
 
 def test_one_denied_region(account, computer, proxies):
-    """The machines elsewhere are found and ended; what may be in that region keeps exit 8."""
+    """The machines elsewhere are found and ended; what may be in that region keeps exit 8. Only a claim that the journal
+    knows for the stack's own shows that nothing is there: anybody can write another one."""
     proxy = proxies(denied(account, THIRD))
+    own = computer()
+    own.up(own.spec("own", region=AWAY), "own")
+    own.env["AWS_ENDPOINT_URL"] = proxy.url
     made = {s: account.instance(tags(s), AWAY) for s in ("bare", "claimed", "limited", "hidden")}
     hidden = account.instance(tags("hidden"), THIRD)
     account.group(claim_tags("claimed", regions=f"{HOME} {AWAY}"))
@@ -248,14 +252,14 @@ def test_one_denied_region(account, computer, proxies):
     seen = one.tell("status", "bare")
     assert seen["code"] == 8 and [n["id"] for n in seen["stacks"][0]["nodes"]] == [made["bare"]], seen["said"]
     seen = two.tell("status", "claimed")
-    assert seen["code"] == 0 and [n["id"] for n in seen["stacks"][0]["nodes"]] == [made["claimed"]], seen["said"]
-    bare, claimed, limited, gap = side_by_side(
-        lambda: one.tell("down", "bare"), lambda: two.tell("down", "claimed"),
+    assert seen["code"] == 8 and [n["id"] for n in seen["stacks"][0]["nodes"]] == [made["claimed"]], seen["said"]
+    bare, claimed, mine, limited, gap = side_by_side(
+        lambda: one.tell("down", "bare"), lambda: two.tell("down", "claimed"), lambda: own.tell("down", "own"),
         lambda: three.tell("down", "limited", "--in", f"aws/{AWAY},aws/{HOME}"), lambda: four.tell("down", "hidden"))
     assert bare["code"] == 8 and bare["gone"] is None and THIRD in bare["said"].err, bare["said"]
     assert looked(bare)["aws", THIRD]["checked"] is False and looked(bare)["aws", AWAY]["checked"] is True
-    assert claimed["code"] == 0 and claimed["gone"] is True, claimed["said"]
-    assert ("aws", THIRD) not in looked(claimed)
+    assert claimed["code"] == 8 and claimed["gone"] is not True and THIRD in claimed["said"].err, claimed["said"]
+    assert mine["code"] == 0 and mine["gone"] is True and ("aws", THIRD) not in looked(mine), mine["said"]
     assert limited["code"] == 0 and limited["gone"] is True and ("aws", THIRD) not in looked(limited), limited["said"]
     assert gap["code"] == 8 and gap["gone"] is None, gap["said"]
     assert account.alive() == [hidden]
