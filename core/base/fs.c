@@ -153,7 +153,7 @@ static int not_written(const char *path, const char *what, const char *is, struc
     return gp_fail(err, GP_EIO, "could not write '%s': '%s' is %s of another user: give another path", path, what, is);
 }
 
-/* A path whose links are followed by hand: nobody can put another one there between the look and the writing. */
+/* A path whose links are followed by hand, so that each is looked at. */
 struct way {
     const char *path;
     struct str at; /* reached, without links */
