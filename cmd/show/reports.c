@@ -45,8 +45,10 @@ static int certificate_can_be_written(const char *to, int nodes, struct gp_error
     if (file && nodes > 1)
         return gp_fail(err, GP_EUSAGE, "--certificate: '%s' is one file and there are %d nodes: name a folder", to,
                        nodes);
-    int r = file ? file_can_be_written(to, err) : fs_mkdirs(to, 0755, err);
-    if (r == 0 && !file) r = folder_can_be_written(to, to, err);
+    GP_AUTO_FREE char *folder = NULL;
+    int r = file ? file_can_be_written(to, err) : fs_follow(to, &folder, err);
+    if (r == 0 && folder != NULL) r = fs_mkdirs(folder, 0755, err);
+    if (r == 0 && folder != NULL) r = folder_can_be_written(folder, to, err);
     return r == 0 ? 0 : gp_wrap(err, "--certificate");
 }
 

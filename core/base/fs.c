@@ -107,53 +107,60 @@ int fs_write_all(int fd, const void *p, size_t n) {
     return 0;
 }
 
-static int sync_parent(const char *path) {
-    GP_AUTO_FREE char *dir = xstrdup(path);
-    char *slash = strrchr(dir, '/');
-    if (slash == dir) slash[1] = '\0';
-    else if (slash != NULL) *slash = '\0';
-    GP_AUTO_FD int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return -errno;
-    return fsync(fd) == 0 || errno == EINVAL ? 0 : -errno;
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* With the slash; ".": the folder of the process. */
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
+}
+
+/* fs_write_atomic below an open folder. */
+static int write_below(int dir, const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
+    char end[7];
+    int r = fs_random_hex(end, 3, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *tmp = xasprintf("%s.%s", name_of(path), end);
+    GP_AUTO_FD int fd = openat(dir, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    r = fs_write_all(fd, data, n);
+    if (r == 0 && fchmod(fd, mode) != 0) r = -errno;
+    if (r == 0 && fsync(fd) != 0) r = -errno;
+    if (r == 0 && renameat(dir, tmp, dir, name_of(path)) != 0) r = -errno;
+    if (r != 0) {
+        unlinkat(dir, tmp, 0);
+        return gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
+    }
+    if (fsync(dir) != 0 && errno != EINVAL)
+        return gp_fail_errno(err, GP_EIO, errno, "could not sync the folder of '%s'", path);
+    return 0;
 }
 
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
-    GP_AUTO_FREE char *tmp = xasprintf("%s.XXXXXX", path);
-    GP_AUTO_FD int fd = mkostemp(tmp, O_CLOEXEC);
-    if (fd < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-    int r = fs_write_all(fd, data, n);
-    if (r == 0 && fchmod(fd, mode) != 0) r = -errno;
-    if (r == 0 && fsync(fd) != 0) r = -errno;
-    if (r == 0 && rename(tmp, path) != 0) r = -errno;
-    if (r != 0) {
-        unlink(tmp);
-        return gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
-    }
-    r = sync_parent(path);
-    if (r != 0) return gp_fail_errno(err, GP_EIO, -r, "could not sync the folder of '%s'", path);
-    return 0;
+    GP_AUTO_FREE char *folder = folder_of(path);
+    GP_AUTO_FD int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    return write_below(dir, path, data, n, mode, err);
 }
 
 static bool is_own(const struct stat *link) { return link->st_uid == geteuid(); }
 
-/* Another user made the link where everybody can make one, such as /tmp. The kernel refuses those, too, but only with
+/* Another user made it where everybody can make one, such as /tmp. The kernel refuses such links, too, but only with
  * fs.protected_symlinks, and only in sticky folders. */
-static bool is_planted(const char *folder, const struct stat *link) {
+static bool is_planted(const char *folder, const struct stat *what) {
     struct stat st;
-    if (is_own(link) || link->st_uid == 0) return false;
+    if (is_own(what) || what->st_uid == 0) return false;
     return stat(folder, &st) != 0 || (st.st_mode & S_IWOTH) != 0;
-}
-
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
 }
 
 static int not_written(const char *path, const char *what, const char *is, struct gp_error *err) {
     return gp_fail(err, GP_EIO, "could not write '%s': '%s' is %s of another user: give another path", path, what, is);
 }
 
-/* A path whose links are followed by hand, so that each is looked at. */
+/* A path whose links are followed by hand. fs_open_folder finds a link that somebody puts there afterwards. */
 struct way {
     const char *path;
     struct str at; /* reached, without links */
@@ -211,17 +218,54 @@ int fs_follow(const char *path, char **ret, struct gp_error *err) {
     return r;
 }
 
-/* A device, a pipe, or what has no name. */
-static int write_there(const char *path, const char *target, const void *data, size_t n, struct gp_error *err) {
-    struct stat st;
-    bool named = lstat(target, &st) == 0; /* a link in /proc/self/fd may name no path: it is opened itself */
+int fs_open_folder(const char *path) {
+    GP_AUTO_FREE char *left = xstrdup(path);
+    int dir = open(path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char *at = NULL;
+    for (char *part = strtok_r(left, "/", &at); dir >= 0 && part != NULL; part = strtok_r(NULL, "/", &at)) {
+        int next = openat(dir, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int e = errno;
+        close(dir);
+        errno = e;
+        dir = next;
+    }
+    if (dir < 0) return -errno;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), e = errno;
+    close(dir);
+    return fd >= 0 ? fd : -e;
+}
+
+/* Where `path` leads, by fs_follow, is opened as a file, pipe or device; flags: of open(2). */
+static int open_there(const char *path, const char *target, int flags, unsigned mode, int *ret, struct gp_error *err) {
     GP_AUTO_FREE char *folder = folder_of(target);
-    if (named && is_planted(folder, &st)) return not_written(path, target, "a pipe or device", err);
-    GP_AUTO_FD int fd = open(named ? target : path, O_WRONLY | O_NOCTTY | O_CLOEXEC | (named ? O_NOFOLLOW : 0));
-    int r = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
-    if (r == 0 && named && is_planted(folder, &st)) return not_written(path, target, "a pipe or device", err);
-    if (r == 0) r = fs_write_all(fd, data, n);
-    return r == 0 ? 0 : gp_fail_errno(err, GP_EIO, -r, "could not write '%s'", path);
+    struct stat st;
+    /* a link in /proc/self/fd may name no path: it is opened itself */
+    bool named = (flags & O_CREAT) != 0 || lstat(target, &st) == 0;
+    flags |= O_WRONLY | O_NOCTTY | O_CLOEXEC;
+    if (!named) *ret = open(path, flags);
+    else {
+        /* never waits for a reader before it is known whose pipe it is */
+        bool there = lstat(target, &st) == 0;
+        if (there && is_planted(folder, &st)) return not_written(path, target, "a file, pipe or device", err);
+        int dir = fs_open_folder(folder);
+        *ret = dir >= 0 ? openat(dir, name_of(target), flags | O_NOFOLLOW, mode) : dir;
+        int e = dir >= 0 ? errno : -dir;
+        if (dir >= 0) close(dir);
+        errno = e;
+    }
+    if (*ret < 0 || fstat(*ret, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
+    return named && is_planted(folder, &st) ? not_written(path, target, "a file, pipe or device", err) : 0;
+}
+
+int fs_open_output(const char *path, int flags, unsigned mode, int *ret_fd, struct gp_error *err) {
+    GP_AUTO_FREE char *target = NULL;
+    struct stat st;
+    bool exists = stat(path, &st) == 0;
+    int fd = -1, r = fs_follow(path, &target, err);
+    if (r == 0) r = open_there(path, target, exists ? flags & ~O_CREAT : flags, mode, &fd, err);
+    if (r == 0) *ret_fd = fd;
+    else if (fd >= 0) close(fd);
+    return r;
 }
 
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
@@ -231,8 +275,17 @@ int fs_write_output(const char *path, const void *data, size_t n, unsigned mode,
     if (!exists && errno != ENOENT) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
     int r = fs_follow(path, &target, err);
     if (r != 0 || target == NULL) return r;
-    if (!exists || (S_ISREG(st.st_mode) && fs_exists(target))) return fs_write_atomic(target, data, n, mode, err);
-    return write_there(path, target, data, n, err);
+    if (exists && !(S_ISREG(st.st_mode) && fs_exists(target))) { /* a device, a pipe, or what has no name */
+        GP_AUTO_FD int fd = -1;
+        r = open_there(path, target, 0, 0, &fd, err);
+        int w = r == 0 ? fs_write_all(fd, data, n) : 0;
+        return w == 0 ? r : gp_fail_errno(err, GP_EIO, -w, "could not write '%s'", path);
+    }
+    GP_AUTO_FREE char *folder = folder_of(target);
+    GP_AUTO_FD int dir = fs_open_folder(folder);
+    if (dir < 0) return gp_fail_errno(err, GP_EIO, -dir, "could not write '%s'", path);
+    GP_AUTO_FREE char *shown = xasprintf("%s%s", folder, name_of(target));
+    return write_below(dir, str_eq(folder, ".") ? target : shown, data, n, mode, err);
 }
 
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {

@@ -260,8 +260,8 @@ int progress_open_in(struct progress_hub *hub, enum output_mode mode, FILE *to, 
     pthread_mutex_init(&p->lock, NULL);
     int r = 0;
     if (log_path != NULL) {
-        p->log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        if (p->log_fd < 0) r = gp_fail_errno(err, GP_EIO, errno, "could not open the log '%s'", log_path);
+        r = fs_open_output(log_path, O_CREAT | O_APPEND, 0600, &p->log_fd, err);
+        if (r != 0) gp_wrap(err, "the log");
     }
     if (r == 0) r = p->ops->begin(p, err);
     if (r != 0) {

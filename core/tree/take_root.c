@@ -164,8 +164,8 @@ int take_root(struct taker *t, const char *name, struct gp_error *err) {
     int r = fs_follow(t->root, &folder, err);
     if (r == 0) r = fs_mkdirs(folder, 0755, err);
     if (r != 0) return r;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return side_io(err, errno, "write to", t->root);
+    int fd = fs_open_folder(folder);
+    if (fd < 0) return side_io(err, -fd, "write to", t->root);
     place_init(&t->place, fd);
     return lock_root(t, err);
 }

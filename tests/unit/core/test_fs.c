@@ -4,10 +4,14 @@
 
 #include "base/fs.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -192,6 +196,58 @@ static void folders_of_others(void **state) {
     has("mine/other", "new");
 }
 
+/* Between the look and the writing somebody puts a link in the place of a folder on the way. */
+static void a_link_that_is_put_there_meanwhile(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *real = at("real"), *out = at("out"), *deep = at("real/deep"), *aside = at("aside");
+    GP_AUTO_FREE char *way = NULL;
+    assert_int_equal(mkdir(real, 0700) | mkdir(deep, 0700) | mkdir(out, 0700), 0);
+    link_to("real", "mine");
+    GP_AUTO_FREE char *mine = at("mine/deep");
+    assert_int_equal(fs_follow(mine, &way, NULL), 0);
+    int fd = fs_open_folder(way);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(rename(deep, aside), 0);
+    link_to("../out", "real/deep");
+    assert_int_equal(fs_open_folder(way), -ENOTDIR);
+    assert_int_equal(unlink(deep) | rename(aside, deep) | rename(real, aside), 0);
+    link_to("out", "real");
+    assert_int_equal(fs_open_folder(way), -ENOTDIR);
+}
+
+/* What is opened to be written in place, such as a log. */
+static void opened_in_place(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *shared = at("shared"), *mine = at("log"), *theirs = at("shared/theirs"),
+                      *pipe = at("shared/pipe");
+    GP_AUTO_FREE char *link = at("shared/link");
+    int fd = -1;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fs_open_output(mine, O_CREAT | O_APPEND, 0600, &fd, NULL), 0);
+        assert_int_equal(fs_write_all(fd, "a", 1), 0);
+        close(fd);
+    }
+    has("log", "aa");
+    if (geteuid() != 0) return;
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 0777) | mkfifo(pipe, 0666), 0);
+    put("shared/theirs", "old");
+    link_to("../log", "shared/link");
+    assert_int_equal(chown(theirs, OTHER_USER, OTHER_USER) | chown(pipe, OTHER_USER, OTHER_USER) |
+                         lchown(link, OTHER_USER, OTHER_USER),
+                     0);
+    const char *const refused[] = {theirs, pipe, link};
+    for (size_t i = 0; i < GP_ARRAY_LEN(refused); i++) {
+        struct gp_error err = {0};
+        fd = -1;
+        assert_int_equal(fs_open_output(refused[i], O_CREAT | O_APPEND, 0600, &fd, &err), -GP_EIO);
+        assert_int_equal(fd, -1);
+        assert_non_null(strstr(err.msg, "of another user"));
+    }
+    has("log", "aa");
+    has("shared/theirs", "old");
+}
+
 /* A relative path, and links that begin anew at the root or in their own folder. */
 static void ways(void **state) {
     (void)state;
@@ -233,7 +289,7 @@ static void pipes_of_others(void **state) {
     link_to("shared/theirs", "mine");
     GP_AUTO_FD int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK), there = open(private, O_RDWR | O_CLOEXEC);
     char got[8] = "";
-    refused("shared/theirs", "is a pipe or device of another user");
+    refused("shared/theirs", "is a file, pipe or device of another user");
     struct gp_error err = {0};
     GP_AUTO_FREE char *mine = at("mine");
     assert_int_equal(fs_write_output(mine, "new", 3, 0600, &err), -GP_EIO);
@@ -264,6 +320,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_cannot_be_looked_at, setup, teardown),
         cmocka_unit_test_setup_teardown(links_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(folders_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_link_that_is_put_there_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(opened_in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(ways, setup, teardown),
         cmocka_unit_test_setup_teardown(pipes_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(links_of_others_elsewhere, setup, teardown),
