@@ -112,7 +112,7 @@ static int gap(struct engine *e, const struct images_result *ret, struct gp_erro
     for (size_t i = 0; i < ret->looked.list.len; i++) {
         const struct look *l = &ret->looked.list.items[i];
         if (l->aside) continue;
-        if (l->checked || named || !str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
+        if (l->checked || named || !provider_no_credentials(&l->why))
             coverage_put(&asked, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
     }
     int r = look_gap_error(&asked, "images", err);

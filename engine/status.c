@@ -182,11 +182,12 @@ static int search_all(struct searches *all, struct resource_list *found, struct 
     return cancelled ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0;
 }
 
-static bool is_shown(const struct stack_view_list *l, const struct resource *r) {
+/* The view of the stack with that name and owner; NULL: there is none. */
+static struct stack_view *view_of(const struct stack_view_list *l, const struct resource *r) {
     for (size_t i = 0; i < l->list.len; i++)
         if (str_eq(l->list.items[i].stack.name, r->stack) && str_eq(l->list.items[i].stack.owner, r->owner))
-            return true;
-    return false;
+            return &l->list.items[i];
+    return NULL;
 }
 
 /* A stack that only its tags name: its view is made from what was listed. */
@@ -227,7 +228,7 @@ static int search_gap(struct engine *e, const struct stack_view_list *ret, struc
     for (size_t i = 0; i < ret->looked.list.len; i++) {
         const struct look *l = &ret->looked.list.items[i];
         if (l->aside) continue;
-        if (l->checked || named || !str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
+        if (l->checked || named || !provider_no_credentials(&l->why))
             coverage_put(&asked, l->provider, l->region, l->owner, l->billed, l->checked ? NULL : &l->why);
     }
     int r = look_gap_error(&asked, "status", err);
@@ -258,8 +259,10 @@ static int search(struct engine *e, struct stack_view_list *ret, struct gp_error
     for (size_t i = 0; r == 0 && i < found.list.len; i++) {
         const struct resource *of = &found.list.items[i];
         struct gp_error unseen = {0};
-        if (of->state == RES_GONE || is_shown(ret, of)) continue;
-        found_view(e, &found, of, ret, &unseen);
+        if (of->state == RES_GONE) continue;
+        struct stack_view *v = view_of(ret, of);
+        if (v == NULL) found_view(e, &found, of, ret, &unseen);
+        else if (!view_has(v, of)) view_add_other(v, of); /* at a cloud of which this journal knows nothing of it */
         keep_worst(worst, &unseen);
     }
     look_set_aside(e, false, &ret->looked);

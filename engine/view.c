@@ -132,6 +132,34 @@ static bool has_resource(const struct resource_list *l, const struct resource *r
     return false;
 }
 
+bool view_has(const struct stack_view *v, const struct resource *r) {
+    for (size_t i = 0; i < v->nodes.len; i++) {
+        const struct node_view *n = &v->nodes.items[i];
+        GP_AUTO_FREE char *place = place_of(r);
+        if (str_eq(n->id, r->id) && str_eq(n->place, place)) return true;
+    }
+    return has_resource(&v->others, r);
+}
+
+/* One that is no node of this uid: another stack's with the name, or a copy. */
+static void note_machine(struct stack_view *v, const struct resource *r) {
+    GP_AUTO_FREE char *place = place_of(r);
+    bool known = r->price_usd_per_h >= 0 && v->price_usd_per_h >= 0;
+    strv_take(&v->notes,
+              xasprintf("%s at %s has this stack's name and is none of its nodes: it may be billed; 'gpuprov "
+                        "down %s' destroys it",
+                        r->id, place, v->stack.name));
+    v->price_usd_per_h = known ? v->price_usd_per_h + r->price_usd_per_h : -1;
+    if (!str_eq(v->phase, "empty") && !str_eq(v->phase, "gone")) return;
+    free(v->phase);
+    v->phase = xstrdup("not known");
+}
+
+void view_add_other(struct stack_view *v, const struct resource *r) {
+    resource_list_add(&v->others, r);
+    if (resource_is_machine(r) && r->billed && r->state != RES_GONE) note_machine(v, r);
+}
+
 /* Created after the last list, such as the claim of a launch that was refused. */
 static int add_unlisted(const struct run *run, struct stack_view *v, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list kept = {0};
@@ -176,6 +204,10 @@ int view_fill(struct run *run, struct stack_view *v, struct gp_error *err) {
     v->ends = xstrdup(ends_of(run));
     v->clock_skew_s = run_cloud_s(run, run->stack.provider) - clock_wall_s();
     add_price(run, v);
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *one = &run->others.list.items[i];
+        if (resource_is_machine(one) && one->billed && !str_eq(one->uid, run->stack.uid)) note_machine(v, one);
+    }
     if (r == 0 && !v->remembered) r = drift_find(run, &v->drift, err);
     struct gp_error unread = {0};
     if (job_seen_read(run->e, run->stack.uid, &v->job, &unread) != 0) strv_add(&v->notes, unread.msg);

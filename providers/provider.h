@@ -19,6 +19,10 @@
 #include "spec/spec_provider.h"
 
 #define PROVIDER_NO_CREDENTIALS "NoCredentials"
+/* Whether this machine has no credentials at all for a provider. A service's own code may be the same word. */
+static inline bool provider_no_credentials(const struct gp_error *why) {
+    return why->domain != GP_D_CLOUD && strcmp(why->detail, PROVIDER_NO_CREDENTIALS) == 0;
+}
 
 /* The effect of a node's poweroff, which decides whether the node can enforce its own deadline. */
 enum guest_end {

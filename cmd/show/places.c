@@ -84,7 +84,7 @@ void show_looked(const struct coverage *c, FILE *to) {
     for (size_t i = 0; i < c->list.len; i++) {
         const struct look *l = &c->list.items[i];
         if (l->checked) continue;
-        if (l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS))
+        if (l->region[0] == '\0' && provider_no_credentials(&l->why))
             str_addf(&none, "%s%s", n++ > 0 ? ", " : "", l->provider);
         else coverage_put(&gaps, l->provider, l->region, l->owner, l->billed, &l->why);
     }

@@ -514,7 +514,7 @@ static bool is_in_journal(const struct engine *e, const char *provider) {
 }
 
 static bool has_no_account(const struct look *l) {
-    return !l->checked && l->region[0] == '\0' && str_eq(l->why.detail, PROVIDER_NO_CREDENTIALS);
+    return !l->checked && l->region[0] == '\0' && provider_no_credentials(&l->why);
 }
 
 void look_set_aside(const struct engine *e, bool ended, struct coverage *c) {

@@ -31,6 +31,7 @@ static bool is_proven(struct run *run, const struct resource *r) {
     run->stack.uid = r->uid;
     forget_key(run);
     bool proven = run_has_proof_key(run) && proof_machine_holds(&run->proof, r);
+    forget_key(run); /* nobody else may log in with the key of a stack that is not this one */
     run->stack = was;
     return proven;
 }
@@ -43,8 +44,9 @@ static const struct resource *choose(struct run *run, const struct resource_list
     int best_rank = -1;
     for (size_t i = 0; i < seen->list.len; i++) {
         const struct resource *r = &seen->list.items[i];
-        int its = counts(r) ? rank(run, r) : -1;
-        if (its <= best_rank || trust_is_of_another(run, r->uid)) continue;
+        if (!counts(r) || trust_is_of_another(run, r->uid)) continue;
+        int its = rank(run, r);
+        if (its <= best_rank) continue;
         best = r;
         best_rank = its;
     }

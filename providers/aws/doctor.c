@@ -34,7 +34,7 @@ int aws_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     struct gp_error why = {0};
     *ret_usable = false;
     int r = provider_aws.open(&env, &p, &why);
-    if (r != 0 && strcmp(why.detail, PROVIDER_NO_CREDENTIALS) == 0) {
+    if (r != 0 && provider_no_credentials(&why)) {
         str_add(text, why.msg);
         return 0;
     }

@@ -39,7 +39,7 @@ int google_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     char until[32];
     *ret_usable = false;
     int r = provider_google.open(&env, &p, &why);
-    if (r != 0 && strcmp(why.detail, PROVIDER_NO_CREDENTIALS) == 0) {
+    if (r != 0 && provider_no_credentials(&why)) {
         str_add(text, why.msg);
         return 0;
     }

@@ -112,7 +112,7 @@ int lambda_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     json_t *data = NULL;
     *ret_usable = false;
     int r = provider_lambda.open(&env, &p, &why);
-    if (r != 0 && strcmp(why.detail, PROVIDER_NO_CREDENTIALS) == 0) {
+    if (r != 0 && provider_no_credentials(&why)) {
         str_add(text, why.msg);
         return 0;
     }

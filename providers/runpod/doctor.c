@@ -12,7 +12,7 @@ int runpod_doctor(struct str *text, bool *ret_usable, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list pods = {0};
     *ret_usable = false;
     int rc = provider_runpod.open(&env, &p, &why);
-    if (rc != 0 && strcmp(why.detail, PROVIDER_NO_CREDENTIALS) == 0) {
+    if (rc != 0 && provider_no_credentials(&why)) {
         str_add(text, why.msg);
         return 0;
     }

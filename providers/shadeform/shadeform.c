@@ -154,7 +154,7 @@ static int shade_doctor(struct str *text, bool *ret_usable, struct gp_error *err
     json_t *all = NULL;
     *ret_usable = false;
     int r = provider_shadeform.open(&env, &p, &why);
-    if (r != 0 && strcmp(why.detail, PROVIDER_NO_CREDENTIALS) == 0) {
+    if (r != 0 && provider_no_credentials(&why)) {
         str_add(text, why.msg);
         return 0;
     }

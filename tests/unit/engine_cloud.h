@@ -39,6 +39,7 @@ static struct {
     bool opens_meet, lists_meet;                             /* as queries do (meeting) */
     bool looks_nowhere;                                      /* its lists fill no `looked` */
     bool list_fails, open_fails, no_credentials;             /* no_credentials: why open fails */
+    bool service_says;                                       /* that is the service's own code */
     enum gp_code list_code;                                  /* of list_fails; 0: GP_EAUTH */
     const char *account;                                     /* that the credentials are for */
     const char *principal, *login;           /* whose credentials they are; who is logged in here: owner of "local" */
@@ -102,6 +103,7 @@ static int fake_open(const struct provider_env *env, struct provider **ret, stru
     if (cloud.open_fails) {
         int r = gp_fail(err, GP_EAUTH, "no credentials");
         if (cloud.no_credentials) str_put(err->detail, sizeof err->detail, PROVIDER_NO_CREDENTIALS);
+        err->domain = cloud.service_says ? GP_D_CLOUD : GP_D_NONE;
         return r;
     }
     return open_as(&provider_aws, env, ret);

@@ -48,6 +48,47 @@ static void test_stacks_of_tags(void **state) {
     stack_view_list_clear(&l);
 }
 
+static bool notes_have(const struct stack_view *v, const char *text) {
+    for (size_t i = 0; i < v->notes.n; i++)
+        if (strstr(v->notes.v[i], text) != NULL) return true;
+    return false;
+}
+
+/* Another controller's stack of that name at another cloud is not hidden behind the journal's. */
+static void test_a_machine_with_the_name_elsewhere(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    struct resource *n = add_of(RES_INSTANCE, "n-other", 0, "me", "t", "bbbbbbbbbbbbbbbb", clock_wall_s() + 600);
+    resource_set(&n->provider, "local");
+    n->billed = true;
+    assert_int_equal(launch(f, &err), 0);
+    if (engine_status(f->e, NULL, NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
+    assert_int_equal(l.list.len, 1);
+    assert_true(notes_have(view_of(&l, "t"), "n-other at local"));
+    for (size_t i = 0; i < view_of(&l, "t")->nodes.len; i++)
+        assert_string_not_equal(view_of(&l, "t")->nodes.items[i].id, "n-other");
+    stack_view_list_clear(&l);
+}
+
+/* A claim that somebody planted has another uid than the machine: the stack is not empty, and costs money. */
+static void test_a_planted_claim_hides_no_machine(void **state) {
+    struct fixture *f = *state;
+    struct gp_error err = {0};
+    struct stack_view_list l = {0};
+    int64_t later = clock_wall_s() + 600;
+    add_of(RES_GROUP, "sg-planted", -1, "me", "far", "dddddddddddddddd", later)->claim = true;
+    struct resource *i = add_of(RES_INSTANCE, "i-far", 0, "me", "far", "aaaaaaaaaaaaaaaa", later);
+    i->billed = true;
+    i->price_usd_per_h = 2;
+    if (engine_status(f->e, NULL, NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
+    const struct stack_view *far = view_of(&l, "far");
+    assert_string_equal(far->phase, "not known");
+    assert_true(far->price_usd_per_h == 2);
+    assert_true(notes_have(far, "i-far at aws"));
+    stack_view_list_clear(&l);
+}
+
 /* A cloud that does not know a price returns 0: no node that costs money is free, neither alone nor in a sum. */
 static void test_a_price_of_zero(void **state) {
     struct fixture *f = *state;
@@ -107,6 +148,10 @@ static void test_places_that_cannot_be_searched(void **state) {
     if (engine_status(f->e, NULL, NULL, true, &l, &err) != 0) fail_msg("%s", err.msg);
     assert_string_equal(coverage_gap(&l.looked)->why.detail, PROVIDER_NO_CREDENTIALS);
     stack_view_list_clear(&l);
+    cloud.service_says = true; /* a token service that answers with this word has not made the cloud unimportant */
+    assert_int_equal(engine_status(f->e, NULL, NULL, true, &l, &err), -GP_EBILLED);
+    stack_view_list_clear(&l);
+    cloud.service_says = false;
     /* --in aws asks for it by name */
     struct strv only = {0};
     strv_add(&only, "aws");
@@ -327,6 +372,8 @@ int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, setup, finish)
     const struct CMUnitTest tests[] = {
         T(test_stacks_of_tags),
+        T(test_a_machine_with_the_name_elsewhere),
+        T(test_a_planted_claim_hides_no_machine),
         T(test_a_price_of_zero),
         T(test_places_that_cannot_be_searched),
         T(test_who_ends_nodes_at_two_clouds),
