@@ -11,6 +11,7 @@ import pytest
 from hostile import AWAY, HOME, claim_tags, listed, never_gone, tags, tags_of
 from hostile import account_fixture, clouds_fixture, computer_fixture, proxies_fixture  # noqa: F401  # fixtures
 from faultproxy import through
+from second_principal import make_key
 
 FOREIGN = "a" * 16
 
@@ -80,17 +81,19 @@ def test_a_planted_claim_hides_no_region_that_was_not_read(account, computer, pr
     assert account.alive() == [made]
 
 
-def test_a_tombstone_ends_no_launch_of_another_controller(account, computer, proxies):
+@pytest.mark.parametrize("key", ["own", "same"])
+def test_a_tombstone_ends_no_launch_of_another_controller(account, computer, proxies, tmp_path, key):
     """It names uid, slots and attempt. All of these are the same for another controller that launches under the old claim,
     which somebody has put back."""
     one, other = computer(), computer()
+    access = {"access": {"key": str(make_key(tmp_path)), "ssh_from": ["203.0.113.0/24"]}} if key == "same" else {}
     proxy = proxies()
     proxy.rule("RunInstances", "drop_before", times=None)
-    one("up", one.spec("t4"), code=8, env=through(proxy))
+    one("up", one.spec("t4", **access), code=8, env=through(proxy))
     [claim] = account.groups("t4")
     one("down", "t4", code=None)
     assert rows(one, "SELECT state FROM intents WHERE note = 'ended by down' AND kind = 0") and not account.groups("t4")
     account.group(tags_of(claim))
-    made, _ = other.up(other.spec("t4"), "t4")
+    made, _ = other.up(other.spec("t4", limits={"ttl": "2h"}, **access), "t4")
     said = one("gc", "--in", f"aws/{HOME}", code=None)
     assert account.alive() == [made] and account.groups("t4"), said

@@ -396,6 +396,7 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
     struct gp_error err = {0};
     assert_int_equal(launch(f, &err), 0);
     GP_AUTO_FREE char *uid = xstrdup(f->run->stack.uid);
+    int64_t ends_s = clock_wall_s() + 3600;
     struct intent in = {.uid = xstrdup(uid),
                         .provider = xstrdup("aws"),
                         .kind = RES_INSTANCE,
@@ -404,13 +405,13 @@ static void test_gc_ends_what_a_tombstone_names(void **state) {
                         .attempt = 2,
                         .body = xstrdup("tag=00112233445566778899aabbccddeeff"),
                         .created_s = clock_wall_s(),
-                        .deadline_s = clock_wall_s() + 3600};
+                        .deadline_s = ends_s};
     assert_int_equal(journal_intent(f->e->journal, &in, &err), 0);
     intent_clear(&in);
     down_ok(f);
     assert_int_equal(stones(f), 1);
     resource_list_clear(&cloud.things);
-    struct resource *late = add_of(RES_INSTANCE, "i-late", 1, "me", "t", uid, clock_wall_s() + 3600);
+    struct resource *late = add_of(RES_INSTANCE, "i-late", 1, "me", "t", uid, ends_s);
     late->attempt = 2;
     resource_set(&late->launch, "00112233445566778899aabbccddeeff");
     struct gc_result res = {0};

@@ -130,6 +130,7 @@ static void test_what_a_tombstone_names(void **state) {
                            .slot_first = 0,
                            .slot_count = 1,
                            .attempt = 1,
+                           .deadline_s = NOW + 9,
                            .body = xstrdup("{\"launch\":\"" LAUNCH "\"}")};
     vec_push(&stones.list, stone);
     add(RES_GROUP, "sg", OURS_NOT, NOW + 9);
@@ -140,6 +141,12 @@ static void test_what_a_tombstone_names(void **state) {
     struct resource *again = add(RES_INSTANCE, "i-again", OURS_NOT, NOW + 9);
     again->attempt = 2; /* launched again since */
     resource_set(&again->launch, LAUNCH);
+    struct resource *same_key =
+        add(RES_INSTANCE, "i-same-key", OURS_NOT, NOW + 8); /* another run's, with another deadline */
+    resource_set(&same_key->launch, LAUNCH);
+    struct resource *node = add(RES_INSTANCE, "i-node", OURS_NOT, NOW + 9); /* a run has made it a node */
+    resource_set(&node->launch, LAUNCH);
+    resource_set(&node->proof, LAUNCH);
     assert_string_equal(fate(-1), "i-late");
 }
 
