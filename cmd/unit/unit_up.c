@@ -234,7 +234,12 @@ static int run(struct work *work, const struct unit_up_opts *o, struct gp_error 
                        "--json requests no confirmation on a terminal: add --yes, or run 'gpuprov plan' first");
     work->e->opts.unit = work->folder.name;
     int r = o->prune ? find_left(work, err) : 0;
-    if (r == 0 && !o->yes && confirm_can_ask(inv)) r = ask(work, err);
+    if (r == 0 && !o->yes && confirm_can_ask(inv)) {
+        bool notifies = work->e->notifies;
+        work->e->notifies = false; /* a command of a spec would run before a person has agreed to it */
+        r = ask(work, err);
+        if (r == 0) work->e->notifies = notifies;
+    }
     if (r != 0) return r;
     work->jobs = xcalloc(work->folder.files.len, sizeof *work->jobs);
     for (size_t i = 0; i < work->folder.files.len; i++) {

@@ -379,6 +379,22 @@ def test_a_verb_without_a_plan_runs_no_command_of_an_unknown_stack(gpuprov, spec
 
 @pytest.mark.root
 @pytest.mark.namespaces
+def test_a_folder_that_is_refused_runs_no_command(gpuprov, spec, tmp_path):
+    """The stack's deadline is near by the new spec's time, so that planning it would tell that at once."""
+    out, folder = tmp_path / "out", tmp_path / "unit"
+    gpuprov("up", spec("name: near\noffers: [{provider: local}]\nlimits: {ttl: 20m}\nvalidate: {time: 1m}\n"))
+    folder.mkdir()
+    (folder / "near.yaml").write_text("name: near\noffers: [{provider: local}]\nlimits: {ttl: 48h}\n"
+                                      f"validate: {{time: 1m}}\nnotify: [{{command: 'cat >>{out}'}}]\n")
+    t = OnTerminal(gpuprov, "up", folder)
+    t.wait_for("[y/N]")
+    t.answer("n\n")
+    assert t.end() == 130 and not out.exists(), t.seen
+    gpuprov("down", "near")
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
 def test_a_verb_without_a_plan_runs_the_commands_of_the_launch(gpuprov, spec, receiver, tmp_path):
     mine, other, hook = tmp_path / "mine", tmp_path / "other", receiver()
     text = SPEC.split("notify:")[0] + "job: {run: echo done}\nnotify:\n  - {url: env:HOOK}\n"
