@@ -127,8 +127,20 @@ static bool has_credentials(const char *line) {
     return false;
 }
 
-/* NULL: pip's line is one that a node can be compared with. */
-static const char *line_fault(const char *line) {
+/* The address of another place than `check_index` allows; pip sends the login of a host with each URL of it. */
+static bool is_clear(const char *line) {
+    for (const char *p = strcasestr(line, "http://"); p != NULL; p = strcasestr(p + 7, "http://")) {
+        GP_AUTO_FREE char *url = xstrndup(p, strcspn(p, " \t;#\"'"));
+        struct url_place place;
+        if (!form_url(url, &place) || form_url_way(&place) == URL_NONE) return true;
+    }
+    return false;
+}
+
+/* NULL: pip's line is one that a node can be compared with. login: the spec has `index_auth`. */
+static const char *line_fault(const char *line, bool login) {
+    if (login && is_clear(line))
+        return "is fetched by http, and nodes could send the password of 'index_auth' there in clear text: use https";
     if (has_credentials(line)) return "has a password: put it into 'secrets' and name it in 'index_auth'";
     if (line[0] == '-' && !allowed_option(line))
         return "names a file or an option that is not sent to the nodes: write the packages themselves";
@@ -153,7 +165,7 @@ static void check_requirements(struct spec_ctx *c, const struct yaml_node *at, c
         more = n > 0 && text[n - 1] == '\\';
         if (more) text[n - 1] = '\0';
         text = str_trim(text);
-        const char *why = *text == '\0' ? NULL : line_fault(text);
+        const char *why = *text == '\0' ? NULL : line_fault(text, p->index_auth != NULL);
         if (why == NULL && *text != '\0' && first && spec_python_torch(p) && is_package(text, "torch"))
             why = "is torch, which 'torch' installs too: remove one of them";
         if (why == NULL) continue;
