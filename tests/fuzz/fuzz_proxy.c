@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a request to the package proxy: refused with a status, or a request whose parts have their
- * forms and whose own head, as it goes on, has exactly one end, one Host, and is taken again. */
+ * forms and whose own head, as it goes on, has exactly one end, one Host, and is taken again. The same bytes as
+ * another proxy's reply: a status, or none. */
 #include "base/gp_base.h"
 
 #include "providers/local/proxy/proxy.h"
@@ -30,6 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool bad = false;
     size_t n = proxy_head_size(head, size, &bad);
     if (n > size || (n > 0 && bad)) abort();
+    int reply = proxy_reply_status(head, size, &bad);
+    if (reply != 0 && (bad || (reply != 101 && (reply < 200 || reply > 999)))) abort();
     if (!proxy_request_parse(head, n > 0 ? n : size, &q, &status, &why)) {
         if (status == NULL || why == NULL || q.path != NULL) abort();
         return 0;

@@ -31,6 +31,8 @@
 #define CONNECTIONS_MAX 256
 #define CONNECT_MS 20000
 #define IDLE_MS 120000
+#define REFUSAL_MS 2000
+#define REFUSAL_MAX 65536
 #define NOBODY 65534
 
 static void reply(int fd, const char *status, const char *text) {
@@ -87,11 +89,11 @@ static enum proxy_place place_of_host(const char *host, const char *port) {
     return place;
 }
 
-/* Copies from a to b; false: a has ended or b is gone. */
-static bool copy_some(int a, int b) {
+/* Copies from a to b, up to 64 KiB; 0: a has ended or b is gone. */
+static size_t copy_some(int a, int b) {
     static char buf[65536];
     ssize_t n = read(a, buf, sizeof buf);
-    return n > 0 && fs_write_all(b, buf, (size_t)n) == 0;
+    return n > 0 && fs_write_all(b, buf, (size_t)n) == 0 ? (size_t)n : 0;
 }
 
 /* both: also from the client to the server (a tunnel); else the client is only watched for its end. */
@@ -99,8 +101,8 @@ static void pump(int client, int server, bool both) {
     for (;;) {
         struct pollfd p[2] = {{.fd = server, .events = POLLIN}, {.fd = client, .events = both ? POLLIN : POLLRDHUP}};
         if (poll(p, 2, IDLE_MS) <= 0) return;
-        if (p[0].revents != 0 && !copy_some(server, client)) return;
-        if (p[1].revents != 0 && (!both || !copy_some(client, server))) return;
+        if (p[0].revents != 0 && copy_some(server, client) == 0) return;
+        if (p[1].revents != 0 && (!both || copy_some(client, server) == 0)) return;
     }
 }
 
@@ -131,7 +133,42 @@ static void refuse_near(int client, enum proxy_place near) {
                 "only other machines by https");
 }
 
-static void serve(const struct proxy_config *cfg, int client) {
+/* Until the server has sent something; false: the deadline has passed, or the client has left. */
+static bool wait_for_server(int server, int client, int64_t deadline_ms) {
+    struct pollfd p[2] = {{.fd = server, .events = POLLIN}, {.fd = client, .events = POLLRDHUP}};
+    int64_t left = clock_left_ms(deadline_ms);
+    return left > 0 && poll(p, 2, (int)GP_MIN(left, IDLE_MS)) > 0 && p[0].revents != 0;
+}
+
+/* A CONNECT was sent to a proxy of the machine. What the client sends is its own only in a tunnel: after a refusal that
+ * proxy would take it as a request, which nothing here has looked at. So nothing of it, also not `held`, goes on before
+ * the reply. */
+static void serve_tunnel(int client, int server, const char *held, size_t n_held, int64_t reply_ms) {
+    char buf[HEAD_MAX];
+    size_t have = 0;
+    int status = 0;
+    for (int64_t deadline = clock_deadline(reply_ms); status == 0;) {
+        bool bad = false;
+        ssize_t n = 0;
+        if (have < sizeof buf && wait_for_server(server, client, deadline))
+            n = read(server, buf + have, sizeof buf - have);
+        if (n > 0) status = proxy_reply_status(buf, have += (size_t)n, &bad);
+        if (n <= 0 || bad) {
+            reply(client, "502 Bad Gateway", "the machine's own proxy sent no whole HTTP reply");
+            return;
+        }
+    }
+    if (fs_write_all(client, buf, have) != 0) return;
+    if (status >= 200 && status <= 299) {
+        if (fs_write_all(server, held, n_held) == 0) pump(client, server, true);
+        return;
+    }
+    int64_t deadline = clock_deadline(REFUSAL_MS);
+    for (size_t sent = 0, n = 0; sent < REFUSAL_MAX && wait_for_server(server, client, deadline); sent += n)
+        if ((n = copy_some(server, client)) == 0) return;
+}
+
+void proxy_serve(const struct proxy_config *cfg, int client) {
     char head[HEAD_MAX];
     size_t more = 0, size = read_head(client, head, &more);
     const char *status = NULL, *why = NULL;
@@ -168,9 +205,11 @@ static void serve(const struct proxy_config *cfg, int client) {
     } else {
         proxy_request_build(&q, &up, &out);
     }
-    if (q.connect) str_add_mem(&out, head + size, more); /* after GET and HEAD nothing may follow */
+    bool asked = q.connect && up.host[0] != '\0';
+    if (q.connect && !asked) str_add_mem(&out, head + size, more); /* after GET and HEAD nothing may follow */
     if (out.len > 0 && fs_write_all(server, out.s, out.len) != 0) return;
-    pump(client, server, q.connect);
+    if (asked) serve_tunnel(client, server, head + size, more, cfg->reply_ms);
+    else pump(client, server, q.connect);
 }
 
 static int take_listener(int sock) {
@@ -209,7 +248,7 @@ static _Noreturn void proxy_run(const struct proxy_setup *setup, int sock) {
         pid_t pid = fork();
         if (pid == 0) {
             close(listener);
-            serve(&cfg, client);
+            proxy_serve(&cfg, client);
             _exit(0);
         }
         if (pid > 0) children++;

@@ -33,6 +33,7 @@ struct proxy_config {
     struct strv allowed;             /* "host:port" */
     VEC_OF(struct proxy_rule) rules; /* in falling priority */
     struct strv no_proxy;            /* host suffixes that the environment wants direct */
+    int64_t reply_ms;                /* how long a proxy of the machine may take to answer a CONNECT */
 };
 
 /* Reads apt's and dnf's sources, the proxy settings of apt, dnf and pip, and the set-up. Runs apt-config when it is
@@ -46,5 +47,7 @@ void proxy_add_apt_rules(struct proxy_config *cfg, const char *dump);
 bool proxy_allows(const struct proxy_config *cfg, const char *host, const char *port, bool connect);
 void proxy_upstream_for(const struct proxy_config *cfg, const char *host, bool https, struct proxy_upstream *ret);
 void proxy_config_clear(struct proxy_config *cfg);
+/* Serves one connection of a node to its end; the caller closes it. Blocks; a process of its own, SIGPIPE ignored. */
+void proxy_serve(const struct proxy_config *cfg, int client);
 
 #endif

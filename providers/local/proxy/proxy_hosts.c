@@ -14,6 +14,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#define REPLY_MS 120000
+
 static bool is_host_char(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
            c == '_';
@@ -109,6 +111,7 @@ void proxy_configure(struct proxy_config *cfg, const struct proxy_setup *setup) 
     }
     add_proxy_of(cfg, "/etc/dnf/dnf.conf");
     add_proxy_of(cfg, "/etc/pip.conf");
+    cfg->reply_ms = REPLY_MS;
     if (setup->http_proxy[0] != '\0') add_rule(cfg, false, "", setup->http_proxy);
     if (setup->https_proxy[0] != '\0') add_rule(cfg, true, "", setup->https_proxy);
     strv_split(&cfg->no_proxy, setup->no_proxy, ", ");

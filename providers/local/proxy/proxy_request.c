@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The strict parser of the package proxy. Two programs that read one request differently can be played
- * against each other, so whatever RFC 9112 leaves to a reader's kindness is refused here: bare LF,
- * folded lines, blanks before a colon, bodies where none belongs, a second Host. Pure; any thread. */
+/* The strict parser of the package proxy's requests, and the status of another proxy's reply. Two programs that read
+ * one request differently can be played against each other, so whatever RFC 9112 leaves to a reader's kindness is
+ * refused here: bare LF, folded lines, blanks before a colon, bodies where none belongs, a second Host. Pure; any
+ * thread. */
 #include "base/gp_base.h"
 
 #include "providers/local/proxy/proxy_request.h"
@@ -147,4 +148,38 @@ void proxy_request_build(const struct proxy_request *q, const struct proxy_upstr
     if (through && up->authorization[0] != '\0') str_addf(out, "Proxy-Authorization: Basic %s\r\n", up->authorization);
     for (size_t i = 0; !q->connect && i < q->headers.n; i++) str_addf(out, "%s\r\n", q->headers.v[i]);
     str_add(out, "\r\n");
+}
+
+/* Bytes up to and with the first empty line behind another; 0: there is none yet. */
+static size_t reply_head_size(const char *data, size_t n) {
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (data[i] != '\n') continue;
+        size_t next = i + 1;
+        if (data[next] == '\r' && next + 1 < n) next++;
+        if (data[next] == '\n') return next + 1;
+    }
+    return 0;
+}
+
+/* "HTTP/1.x NNN", then a blank or the line's end; 0: anything else. */
+static int status_of(const char *head, size_t n) {
+    static const char digits[] = "0123456789";
+    char s[14] = "";
+    if (n < sizeof s - 1) return 0;
+    memcpy(s, head, sizeof s - 1);
+    if (!str_starts(s, "HTTP/1.") || strspn(s + 7, digits) != 1 || s[8] != ' ' || strspn(s + 9, digits) != 3 ||
+        (s[12] != ' ' && s[12] != '\r' && s[12] != '\n'))
+        return 0;
+    int status = (s[9] - '0') * 100 + (s[10] - '0') * 10 + s[11] - '0';
+    return status >= 100 ? status : 0;
+}
+
+int proxy_reply_status(const char *data, size_t n, bool *ret_bad) {
+    *ret_bad = false;
+    for (size_t at = 0, size = 0; (size = reply_head_size(data + at, n - at)) > 0; at += size) {
+        int status = status_of(data + at, size);
+        *ret_bad = status == 0;
+        if (status == 0 || status == 101 || status >= 200) return status;
+    }
+    return 0;
 }

@@ -29,6 +29,11 @@ bool proxy_request_parse(const char *head, size_t n, struct proxy_request *ret, 
  * Host is always the target's. */
 void proxy_request_build(const struct proxy_request *q, const struct proxy_upstream *up, struct str *out);
 
+/* The status, 101 or 200 to 999, of the final reply in n bytes from a proxy of the machine; 0: its head is not whole
+ * yet. Skips interim replies (1xx) before it, and does not look at bytes behind it. A line may end with LF alone: such
+ * a reply goes on as it came. *ret_bad: no HTTP/1 reply, so there is nothing to wait for. */
+int proxy_reply_status(const char *data, size_t n, bool *ret_bad);
+
 /* A name or IPv4 address; a port without sign, blank or leading zero. */
 bool proxy_host_ok(const char *s);
 bool proxy_port_ok(const char *s);
