@@ -27,8 +27,8 @@ int fs_open_folder(const char *path);
 /* The same as fs_follow, then opens for writing; flags: O_CREAT, O_APPEND; mode: of a new file. Not a file, pipe or
  * device of another user in a folder that everybody can write. A pipe: blocks until somebody reads. */
 int fs_open_output(const char *path, int flags, unsigned mode, int *ret_fd, struct gp_error *err);
-/* The same as fs_follow, then writes. Devices and pipes are written to (a pipe: blocks until somebody reads), but none that another
- * user put into a folder that everybody can write; everything else is as fs_write_atomic. Links stay. */
+/* The same as fs_follow, then writes. Devices and pipes are written to (a pipe: blocks until somebody reads), but none
+ * that another user put into a folder that everybody can write; everything else is as fs_write_atomic. Links stay. */
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 /* The same, but a file with that content and mode stays as it is: a full disk does not matter then. */
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);

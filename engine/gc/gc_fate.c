@@ -14,8 +14,8 @@ bool gc_fate_in_group(const struct resource *r, const struct resource *of) {
 static bool is_over(const struct resource *r, int64_t now_s) { return r->expires_s > 0 && now_s >= r->expires_s; }
 
 /* A tombstone is the record of a launch of this journal that `down` could not settle. Another run's launch may have the
- * same uid, slots and attempt: the launch's own proof is in the request that was sent. A run with the same login key has
- * that too, and then another deadline, and soon a proof of the machine, which nobody gives to a machine of a lost
+ * same uid, slots and attempt: the launch's own proof is in the request that was sent. A run with the same login key
+ * has that too, and then another deadline, and soon a proof of the machine, which nobody gives to a machine of a lost
  * reply. */
 static bool is_buried(const struct gc_group *g, const struct resource *r) {
     bool launched = r->kind == RES_INSTANCE && r->launch[0] != '\0' && r->proof[0] == '\0';
