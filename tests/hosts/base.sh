@@ -17,8 +17,11 @@ apt_mirror 'Debian|Ubuntu'
 packages=openssh-server,sudo,cloud-init,systemd,systemd-sysv,dbus,libpam-systemd,iproute2,procps
 # (python3-cffi-backend: debootstrap does not resolve the virtual names it provides)
 packages=$packages,ca-certificates,kmod,iputils-ping,util-linux,gzip,python3-cffi-backend
-debootstrap --variant=minbase --include="$packages" "$suite" "$new" "$site" >"$log" 2>&1 ||
-    { tail -n 5 "$log" >&2; exit 1; }
+bootstrap() {
+    rm -rf --one-file-system "$new"
+    debootstrap --variant=minbase --include="$packages" "$suite" "$new" "$site"
+}
+online "$log" bootstrap || exit 1
 
 # A host gets its own identity when it starts.
 rm -f "$new"/etc/ssh/ssh_host_* "$new"/var/cache/apt/archives/*.deb "$new/etc/resolv.conf"

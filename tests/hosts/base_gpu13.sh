@@ -4,6 +4,8 @@
 # mirror of Debian that this machine's apt knows, and about 1.3 GB. Prints the path. Safe to run twice at once (flock).
 set -eu
 
+# shellcheck source=tests/hosts/online.sh
+. "$(dirname "$0")/online.sh"
 dir=${1:?usage: base_gpu13.sh FOLDER}
 mkdir -p "$dir/debian13"
 dir=$(cd "$dir/debian13" && pwd)
@@ -27,7 +29,8 @@ Dir::Etc::SourceParts "/dev/null";
 Dir::Etc::PreferencesParts "/dev/null";
 APT::Update::Post-Invoke-Success:: "";
 E
-    APT_CONFIG=$apt/conf.new apt-get -q -o Acquire::Retries=5 update --error-on=any >"$dir/apt.log" 2>&1 || { tail -n 5 "$dir/apt.log" >&2; exit 1; }
+    : >"$dir/apt.log"
+    online "$dir/apt.log" env "APT_CONFIG=$apt/conf.new" apt-get -q -o Acquire::Retries=5 update --error-on=any || exit 1
     mv "$apt/conf.new" "$apt/conf"
 fi
 flock -u 8

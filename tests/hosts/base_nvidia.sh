@@ -5,6 +5,8 @@
 # gpuprov does that in the tests. Needs root, Debian and about 350 MB more. Safe to run twice at once (flock).
 set -eu
 
+# shellcheck source=tests/hosts/online.sh
+. "$(dirname "$0")/online.sh"
 dir=${1:?usage: base_nvidia.sh FOLDER}
 base=$("$(dirname "$0")/base_gpu.sh" "$dir")
 dir=${base%/gpu}
@@ -31,10 +33,10 @@ mkdir -p "$new/state/lists/partial" "$new/cache/archives/partial"
 echo "$sources" >"$new/sources.list"
 # This machine's apt for the root's packages: the root has no network and no keys.
 of_base() {
-    apt-get -q -y -o Acquire::Retries=5 -o "Dir::State=$new/state" -o "Dir::Cache=$new/cache" -o "Dir::Etc::SourceList=$new/sources.list" \
+    online "$dir/nvidia.log" apt-get -q -y -o Acquire::Retries=5 -o "Dir::State=$new/state" \
+        -o "Dir::Cache=$new/cache" -o "Dir::Etc::SourceList=$new/sources.list" \
         -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
-        -o "Dir::State::status=$base/var/lib/dpkg/status" -o APT::Update::Post-Invoke-Success::= "$@" \
-        >>"$dir/nvidia.log" 2>&1 || { tail -n 5 "$dir/nvidia.log" >&2; exit 1; }
+        -o "Dir::State::status=$base/var/lib/dpkg/status" -o APT::Update::Post-Invoke-Success::= "$@" || exit 1
 }
 : >"$dir/nvidia.log"
 of_base update --error-on=any # one that did not come is an error

@@ -7,6 +7,8 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/hosts/online.sh
+. "$here/online.sh"
 dir=${1:?usage: real_frameworks.sh FOLDER NAME}
 name=${2:?usage: real_frameworks.sh FOLDER NAME}
 torch=$("$here/real_torch.sh" "$dir")
@@ -21,31 +23,34 @@ if [ "$(cat "$dir/$name.stamp" 2>/dev/null)" = "$stamp" ] && [ -d "$dir/$name" ]
 fi
 rm -rf "${dir:?}/$name" "$dir/$name.new" "$dir/$name.stamp"
 cp -a --reflink=auto "$torch" "$dir/$name.new"
-pip() { "$dir/$name.new/bin/python" -m pip "$@"; }
+log=$dir/$name.log
+: >"$log"
+pip() { online "$log" "$dir/$name.new/bin/python" -m pip "$@"; }
 
 # Its last version is from before C++20, which this torch needs.
 horovod() {
-    mkdir "$dir/$name.new/src"
-    pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$dir/$name.new/src" horovod==0.28.1
-    tar -C "$dir/$name.new/src" -xf "$dir/$name.new/src/horovod-0.28.1.tar.gz"
-    sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 20/' "$dir/$name.new/src/horovod-0.28.1/CMakeLists.txt" \
-        "$dir/$name.new/src/horovod-0.28.1/horovod/torch/CMakeLists.txt"
-    HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_TENSORFLOW=1 \
-        HOROVOD_WITHOUT_MXNET=1 PATH="$dir/$name.new/bin:$PATH" \
-        pip install -q --no-deps --no-build-isolation "$dir/$name.new/src/horovod-0.28.1"
-    rm -rf "$dir/$name.new/src"
+    src=$dir/$name.new/src
+    mkdir "$src" &&
+        pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$src" horovod==0.28.1 &&
+        tar -C "$src" -xf "$src/horovod-0.28.1.tar.gz" &&
+        sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 20/' "$src/horovod-0.28.1/CMakeLists.txt" \
+            "$src/horovod-0.28.1/horovod/torch/CMakeLists.txt" &&
+        online "$log" env HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 \
+            HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 PATH="$dir/$name.new/bin:$PATH" \
+            "$dir/$name.new/bin/python" -m pip install -q --no-deps --no-build-isolation "$src/horovod-0.28.1" &&
+        rm -rf "$src"
 }
 
 {
     pip install -q wheel setuptools ninja numpy psutil hjson einops msgpack packaging py-cpuinfo pydantic tqdm \
-        nvidia-ml-py cloudpickle pyyaml cffi
-    case $name in
-    deepspeed) pip install -q --no-deps --no-build-isolation deepspeed==0.19.8 ;;
-    horovod) horovod ;;
-    *) echo "real_frameworks.sh: '$name' is not deepspeed or horovod" && exit 1 ;;
-    esac
-} >"$dir/$name.log" 2>&1 || {
-    tail -n 5 "$dir/$name.log" >&2
+        nvidia-ml-py cloudpickle pyyaml cffi &&
+        case $name in
+        deepspeed) pip install -q --no-deps --no-build-isolation deepspeed==0.19.8 ;;
+        horovod) horovod ;;
+        *) echo "real_frameworks.sh: '$name' is not deepspeed or horovod" && exit 1 ;;
+        esac
+} >>"$log" 2>&1 || {
+    tail -n 5 "$log" >&2
     exit 1
 }
 mv "$dir/$name.new" "$dir/$name"

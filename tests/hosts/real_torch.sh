@@ -6,6 +6,8 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/hosts/online.sh
+. "$here/online.sh"
 dir=${1:?usage: real_torch.sh FOLDER}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
@@ -18,13 +20,17 @@ if [ "$(cat "$dir/torch.stamp" 2>/dev/null)" = "$stamp" ] && [ -d "$dir/torch" ]
     exit 0
 fi
 rm -rf "$dir/torch" "$dir/torch.stamp"
+log=$dir/torch.log
+: >"$log"
+install() { online "$log" "$dir/torch/bin/pip" install -q "$@"; }
+libraries() { "$dir/torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 {
-    python3 -m venv "$dir/torch"
-    "$dir/torch/bin/pip" install -q --no-deps --only-binary :all: torch==2.15.0
-    "$dir/torch/bin/pip" install -q typing_extensions filelock jinja2 sympy networkx fsspec
-    python3 "$here/torch_stubs.py" "$("$dir/torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-} >"$dir/torch.log" 2>&1 || {
-    tail -n 5 "$dir/torch.log" >&2
+    python3 -m venv "$dir/torch" &&
+        install --no-deps --only-binary :all: torch==2.15.0 &&
+        install typing_extensions filelock jinja2 sympy networkx fsspec &&
+        python3 "$here/torch_stubs.py" "$(libraries)"
+} >>"$log" 2>&1 || {
+    tail -n 5 "$log" >&2
     exit 1
 }
 echo "$stamp" >"$dir/torch.stamp"

@@ -4,6 +4,9 @@
 # distribution's packages.
 # shellcheck disable=SC2154 # dir is theirs
 
+# shellcheck source=tests/hosts/online.sh
+. "$(dirname "$0")/../hosts/online.sh"
+
 # begin NAME FILES...: ends the script if dir/NAME was made of these files. Else the caller makes `new` and then calls
 # `finish`. root is where packages are installed, log their output.
 begin() {
@@ -53,7 +56,12 @@ in_root() {
         { tail -n 5 "$log" >&2; exit 1; }
 }
 
-apt_get() { in_root apt-get -q -y --no-install-recommends -o Acquire::Retries=5 "$@"; }
+apt_get() {
+    # a name server of this machine may have changed since the last try
+    cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+    online "$log" chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C ${proxy:+"http_proxy=$proxy"} \
+        apt-get -q -y --no-install-recommends -o Acquire::Retries=5 "$@" || exit 1
+}
 
 # with_apt: packages of apt_mirror's can be installed in the root, over this machine's network. None of their services is
 # started.
@@ -63,7 +71,6 @@ with_apt() {
     components=main
     [ "$origin" != Ubuntu ] || components="main universe"
     echo "deb $site $suite $components" >"$root/etc/apt/sources.list"
-    cp -L /etc/resolv.conf "$root/etc/resolv.conf"
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod 0755 "$root/usr/sbin/policy-rc.d"
     # without the option an index that did not come is no error, and then the packages are unknown

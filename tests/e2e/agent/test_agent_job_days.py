@@ -418,7 +418,9 @@ def test_damaged_folders(node):
 def test_half_written_states(node):
     """A crash while one of the two places is written: the other one counts."""
     job = node.start("exit 3")
+    supervisor = node.supervisor(job)
     want = node.ended(job)
+    wait_for(lambda: not alive(supervisor))  # it writes the state and then ends
     path = node.folder(job) / "state"
     places = path.read_bytes()
     newest = max((0, 4096), key=lambda at: int(places[at:at + 16], 16))
