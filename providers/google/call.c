@@ -23,6 +23,18 @@ bool google_name_valid(const char *s) {
            strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
+static bool number_valid(const char *s) {
+    size_t n = strlen(s);
+    return n > 0 && n <= 20 && s[0] != '0' && strspn(s, "0123456789") == n; /* uint64 */
+}
+
+char *google_id_name(const char *id) {
+    const char *slash = strchr(id, '/');
+    GP_AUTO_FREE char *name = slash != NULL ? xstrndup(id, (size_t)(slash - id)) : xstrdup(id);
+    if (!google_name_valid(name) || (slash != NULL && !number_valid(slash + 1))) return NULL;
+    return GP_STEAL(name);
+}
+
 /* Old projects belong to a domain: "example.com:name". */
 bool google_project_valid(const char *s) {
     size_t n = s != NULL ? strlen(s) : 0;
@@ -57,6 +69,13 @@ char *google_url(const struct google *g, const char *fmt, ...) {
     str_vaddf(&url, fmt, ap);
     va_end(ap);
     return str_steal(&url);
+}
+
+char *google_zonal_url(const struct google *g, const struct resource *r, const char *kind, const char *more) {
+    GP_AUTO_FREE char *region = google_region_of(r->zone);
+    GP_AUTO_FREE char *name = google_id_name(r->id);
+    if (region == NULL || name == NULL) return NULL;
+    return google_url(g, "zones/%s/%s/%s%s", r->zone, kind, name, more);
 }
 
 int google_url_once(const struct google *g, char **url, struct gp_error *err) {

@@ -15,11 +15,6 @@ static void first_error(struct gp_error *to, const struct gp_error *e) {
     if (to->code == GP_OK) *to = *e;
 }
 
-static bool is_zonal(const struct resource *r) {
-    GP_AUTO_FREE char *region = google_region_of(r->zone);
-    return region != NULL && google_name_valid(r->id);
-}
-
 static bool is_over(int rc) { return rc == 0 || rc == -GP_ENOTFOUND || rc == -GP_EEXISTS; }
 
 int google_delete(struct google *g, const struct resource_list *what, struct gp_error *err) {
@@ -32,16 +27,14 @@ int google_delete(struct google *g, const struct resource_list *what, struct gp_
         const struct resource *r = &what->list.items[i];
         struct gp_error e = {0};
         if (r->kind != RES_INSTANCE || r->state == RES_GONE || !cloud_is_ours(&g->base, r)) continue;
-        if (!is_zonal(r)) {
-            gp_fail(&e, GP_EPROTO, "google: '%.80s' is not an instance of a zone: delete it by hand", r->id);
+        urls[n] = google_zonal_url(g, r, "instances", "");
+        if (urls[n] == NULL) {
+            gp_fail(&e, GP_EPROTO, "google: '%.100s' is not an instance of a zone: delete it by hand", r->id);
+        } else if (google_url_once(g, &urls[n], &e) == 0) {
+            calls[n] = (struct rest_call){.what = "google instances.delete", .method = "DELETE", .url = urls[n]};
+            n++;
         } else {
-            urls[n] = google_url(g, "zones/%s/instances/%s", r->zone, r->id);
-            if (google_url_once(g, &urls[n], &e) == 0) {
-                calls[n] = (struct rest_call){.what = "google instances.delete", .method = "DELETE", .url = urls[n]};
-                n++;
-            } else {
-                free(urls[n]);
-            }
+            free(urls[n]);
         }
         if (e.code != GP_OK) first_error(&first, &e);
     }
@@ -115,11 +108,15 @@ int google_destroy(struct provider *p, const struct resource_list *what, struct 
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         struct gp_error e = {0};
-        if (!cloud_is_ours(&g->base, r))
+        bool left = r->kind == RES_VOLUME && r->state == RES_STOPPED;
+        char *disk = left ? google_zonal_url(g, r, "disks", "") : NULL;
+        if (!cloud_is_ours(&g->base, r)) {
             gp_fail(&e, GP_EUSAGE, "google: %s belongs to '%s', not to '%s': left alone", r->id, r->owner,
                     g->base.owner);
-        else if (r->kind == RES_VOLUME && r->state == RES_STOPPED && is_zonal(r))
-            delete_one(g, "google disks.delete", google_url(g, "zones/%s/disks/%s", r->zone, r->id), &e);
+            free(disk);
+        } else if (disk != NULL) {
+            delete_one(g, "google disks.delete", disk, &e);
+        }
         if (e.code != GP_OK) first_error(&first, &e);
     }
     destroy_rules(g, what, &first);
@@ -157,8 +154,9 @@ static json_t *with_tags(json_t *labels, const struct late_tag *tags, size_t n) 
 /* Labels are replaced as a whole, by the fingerprint of those that were read. */
 static int tag_one(struct google *g, const struct resource *r, const struct late_tag *tags, size_t n,
                    struct gp_error *err) {
-    GP_AUTO_FREE char *url = google_url(g, "zones/%s/instances/%s", r->zone, r->id);
-    GP_AUTO_FREE char *set = google_url(g, "zones/%s/instances/%s/setLabels", r->zone, r->id);
+    GP_AUTO_FREE char *url = google_zonal_url(g, r, "instances", "");
+    GP_AUTO_FREE char *set = google_zonal_url(g, r, "instances", "/setLabels");
+    if (url == NULL || set == NULL) return 0;
     struct gp_error e = {0};
     int rc = 0;
     for (int i = 0; i < LABEL_TRIES; i++) {
@@ -182,7 +180,7 @@ int google_tag_late(struct provider *p, const struct resource_list *what, const 
     struct google *g = google_of(p);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
-        if (r->kind != RES_INSTANCE || !cloud_is_ours(&g->base, r) || !is_zonal(r)) continue;
+        if (r->kind != RES_INSTANCE || !cloud_is_ours(&g->base, r)) continue;
         int rc = tag_one(g, r, tags, n, err);
         if (rc != 0) return rc;
     }
@@ -192,9 +190,9 @@ int google_tag_late(struct provider *p, const struct resource_list *what, const 
 int google_console(struct provider *p, const struct resource *machine, struct str *ret, struct gp_error *err) {
     struct google *g = google_of(p);
     GP_AUTO_REST struct rest_reply reply = {0};
-    if (!is_zonal(machine)) return gp_fail(err, GP_EUSAGE, "google: '%.80s' is not an instance of a zone", machine->id);
-    GP_AUTO_FREE char *url =
-        google_url(g, "zones/%s/instances/%s/serialPort?port=1&start=-%d", machine->zone, machine->id, CONSOLE_BYTES);
+    GP_AUTO_FREE char *last = xasprintf("/serialPort?port=1&start=-%d", CONSOLE_BYTES);
+    GP_AUTO_FREE char *url = google_zonal_url(g, machine, "instances", last);
+    if (url == NULL) return gp_fail(err, GP_EUSAGE, "google: '%.100s' is not an instance of a zone", machine->id);
     int r = google_call(g, "google instances.getSerialPortOutput", "GET", url, NULL, REST_OPTIONAL, &reply, err);
     if (r != 0) return r;
     const char *text = json_str(reply.json, "contents", "");

@@ -92,6 +92,12 @@ int google_pages(struct google *g, const char *what, const char *url, google_pag
 
 /* --- forms --- */
 bool google_name_valid(const char *s); /* a-z, 0-9, '-'; at most 63 */
+/* The id of an instance or disk is "NAME/NUMBER". Its URL has the name, which is unique in a zone while it exists. The
+ * number is Google's own and is never given again. The name of such an id, caller frees; NULL: it is none. In journals
+ * of older builds the id is the name alone. */
+char *google_id_name(const char *id);
+/* zones/ZONE/KIND/NAME of a resource, with more after it, which may be "". Caller frees; NULL: its zone or id is none. */
+char *google_zonal_url(const struct google *g, const struct resource *r, const char *kind, const char *more);
 /* The region of offers that name none, of the environment or of gcloud's configuration. Caller frees; NULL: none. */
 char *google_default_region(void);
 bool google_project_valid(const char *s);

@@ -129,20 +129,36 @@ static int on_rules(void *ctx, const json_t *page, struct gp_error *err) {
 
 /* --- machines of the journal whose labels were changed --- */
 
+/* one: the machine with the name of k, which takes its place, or nothing if another machine has the name by now. */
+static void add_known(const struct resource *k, struct resource *one, struct resource_list *ret) {
+    bool older = strchr(k->id, '/') == NULL; /* its id is the name: the list may have it by its whole id */
+    bool listed = false;
+    for (size_t i = 0; older && i < ret->list.len; i++) {
+        struct resource *r = &ret->list.items[i];
+        if (r->kind != RES_INSTANCE || strcmp(r->id, one->id) != 0 || !str_eq(r->zone, one->zone)) continue;
+        resource_set(&r->id, k->id);
+        listed = true;
+    }
+    bool other = !older && strcmp(one->id, k->id) != 0;
+    if (older) resource_set(&one->id, k->id);
+    if (listed || other) resource_clear(one);
+    else vec_push(&ret->list, *one);
+}
+
 static int list_known(struct google *g, const struct list_req *req, struct resource_list *ret, struct gp_error *err) {
     for (size_t i = 0; req->known != NULL && i < req->known->list.len; i++) {
         const struct resource *k = &req->known->list.items[i];
         GP_AUTO_REST struct rest_reply reply = {0};
-        GP_AUTO_FREE char *region = google_region_of(k->zone);
-        if (k->kind != RES_INSTANCE || k->state == RES_GONE || region == NULL || !google_name_valid(k->id)) continue;
+        if (k->kind != RES_INSTANCE || k->state == RES_GONE) continue;
         if (!str_eq(k->provider, "google") || has_id(ret, k)) continue;
-        GP_AUTO_FREE char *url = google_url(g, "zones/%s/instances/%s", k->zone, k->id);
+        GP_AUTO_FREE char *url = google_zonal_url(g, k, "instances", "");
+        if (url == NULL) continue;
         int r = google_call(g, "google instances.get", "GET", url, NULL, REST_MISSING, &reply, err);
         if (r != 0) return r;
         if (reply.status == 404) continue;
         struct resource one;
         r = google_instance_read(reply.json, &one, err);
-        if (r == 0) vec_push(&ret->list, one);
+        if (r == 0) add_known(k, &one, ret);
         else resource_clear(&one);
         if (r != 0) return r;
     }

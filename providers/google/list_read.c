@@ -60,11 +60,13 @@ bool google_is_wanted(const struct resource *r, const struct google_wanted *w) {
 /* --- what both kinds have --- */
 
 static int set_place(struct resource *r, const json_t *item, const char *what, struct gp_error *err) {
-    const char *name = json_str(item, "name", ""), *zone = google_last(json_str(item, "zone", ""));
+    const char *zone = google_last(json_str(item, "zone", ""));
     GP_AUTO_FREE char *region = google_region_of(zone);
-    if (!google_name_valid(name) || region == NULL)
-        return gp_fail(err, GP_EPROTO, "google: %s in a reply has no valid name and zone", what);
-    resource_set(&r->id, name);
+    GP_AUTO_FREE char *id = xasprintf("%s/%s", json_str(item, "name", ""), json_str(item, "id", ""));
+    GP_AUTO_FREE char *name = google_id_name(id);
+    if (name == NULL || region == NULL)
+        return gp_fail(err, GP_EPROTO, "google: %s in a reply has no valid name, id and zone", what);
+    resource_set(&r->id, id);
     resource_set(&r->zone, zone);
     resource_set(&r->region, region);
     if (!time_parse_utc(json_str(item, "creationTimestamp", ""), &r->created_s)) r->created_s = 0;
@@ -138,7 +140,7 @@ int google_instance_read(const json_t *item, struct resource *ret, struct gp_err
     int rc = set_place(ret, item, "an instance", err);
     if (rc != 0) return rc;
     google_tags_decode(json_at(item, "labels"), &tags);
-    int index = tags.uid[0] != '\0' && tags.slot_count > 0 ? index_of(&tags, ret->id) : 0;
+    int index = tags.uid[0] != '\0' && tags.slot_count > 0 ? index_of(&tags, json_str(item, "name", "")) : 0;
     tags_to_resource(&tags, index >= 0 ? index : TAGS_SLOTS_MAX, ret);
     tags_clear(&tags);
     const char *status = json_str(item, "status", ""), *type = google_last(json_str(item, "machineType", ""));

@@ -48,6 +48,11 @@ FAMILIES = {"ubuntu-2404-lts-amd64": "X86_64", "ubuntu-2404-lts-arm64": "ARM64",
 TERM = re.compile(r'(labels\.[\w-]+|name)(=| eq )"([^"]*)"')
 
 
+def number_text():
+    """The id that Google gives a resource: 62 bits, as text."""
+    return str(uuid.uuid4().int >> 66 | 1 << 61)
+
+
 def now_text():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
 
@@ -161,7 +166,7 @@ class Google(Mock, Tokens):
         """done: called when it is finished. refused: the error of an operation."""
         name = "operation-%d-%s" % (time.time() * 1000, uuid.uuid4().hex[:20])
         place = ("zones", zone) if zone else ("global",)
-        item = {"kind": "compute#operation", "id": str(uuid.uuid4().int >> 66), "name": name, "operationType": kind,
+        item = {"kind": "compute#operation", "id": number_text(), "name": name, "operationType": kind,
                 "targetLink": self._link(*place, *target), "status": "RUNNING", "progress": 0, "user": EMAIL,
                 "insertTime": now_text(), "startTime": now_text(), "selfLink": self._link(*place, "operations", name)}
         if zone:
@@ -352,7 +357,7 @@ class Google(Mock, Tokens):
         for i, disk in enumerate(p["disks"]):
             init = disk["initializeParams"]
             self.disks[zone, name] = {
-                "kind": "compute#disk", "name": name, "zone": self._link("zones", zone), "status": "READY",
+                "kind": "compute#disk", "name": name, "id": number_text(), "zone": self._link("zones", zone), "status": "READY",
                 "sizeGb": init["diskSizeGb"], "labels": init.get("labels", {}), "creationTimestamp": now_text(),
                 "type": self._link("zones", zone, "diskTypes", init["diskType"]),
                 "users": [self._link("zones", zone, "instances", name)]}
@@ -366,7 +371,7 @@ class Google(Mock, Tokens):
         scheduling = dict(p["scheduling"])
         if self.drop_deadline:
             scheduling.pop("terminationTime", None)
-        item = {"kind": "compute#instance", "name": name, "id": str(uuid.uuid4().int >> 66), "status": "PROVISIONING",
+        item = {"kind": "compute#instance", "name": name, "id": number_text(), "status": "PROVISIONING",
                 "zone": self._link("zones", zone), "machineType": self._link("zones", zone, "machineTypes",
                                                                                p["machineType"]),
                 "creationTimestamp": now_text(), "labels": dict(p["labels"]), "tags": p["tags"], "disks": disks,

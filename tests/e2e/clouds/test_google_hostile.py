@@ -53,8 +53,23 @@ def test_a_name_that_is_none(cloud, tmp_path, name):
         return reply
     spoil(cloud, "aggregated/instances", change)
     rc, result, said = drive(cloud, tmp_path, spec, "list")
-    assert rc != 0 and "an instance in a reply has no valid name and zone" in result["message"], result
+    assert rc != 0 and "an instance in a reply has no valid name, id and zone" in result["message"], result
     assert "\x1b" not in said + result["message"]
+    paths_are_sane(cloud)
+
+
+@pytest.mark.matrix(keep=2)
+@pytest.mark.parametrize("number", ["", "0", "012", "-1", "1/2", "1" * 21, "x", "1\n", 7, None])
+def test_an_id_that_is_no_number(cloud, tmp_path, number):
+    spec = launched(cloud, tmp_path)
+
+    def change(reply):
+        for i in instances(reply):
+            i["id"] = number
+        return reply
+    spoil(cloud, "aggregated/instances", change)
+    rc, result, _ = drive(cloud, tmp_path, spec, "list")
+    assert rc != 0 and "an instance in a reply has no valid name, id and zone" in result["message"], result
     paths_are_sane(cloud)
 
 
@@ -93,7 +108,7 @@ def test_labels_that_gpuprov_does_not_write(cloud, tmp_path, labels):
     spoil(cloud, "aggregated/instances", change)
     rc, result, _ = drive(cloud, tmp_path, spec, "list")
     assert rc == 0, result
-    one = [r for r in result["resources"] if r["id"] == victim[1]]
+    one = [r for r in result["resources"] if r["id"].split("/")[0] == victim[1]]
     if labels.get("gpuprov-uid") != 5:  # a label that is not text is none
         assert len(one) == 1 and one[0]["slot"] in (-1, 0), result
     paths_are_sane(cloud)
@@ -104,11 +119,12 @@ def test_a_name_that_its_labels_do_not_give(cloud, tmp_path):
     spec = launched(cloud, tmp_path)
     (zone, name), vm = sorted(cloud.instances.items())[0]
     copy = json.loads(json.dumps(vm))
-    copy["item"]["name"] = "impostor"
+    copy["item"].update(name="impostor", id="7000000000000000001")
     cloud.instances[zone, "impostor"] = copy
     rc, result, _ = drive(cloud, tmp_path, spec, "list")
     slots = {r["id"]: r["slot"] for r in result["resources"] if r["kind"] == "instance"}
-    assert rc == 0 and slots["impostor"] == -1 and slots[name] == 0, result
+    assert rc == 0 and slots["impostor/7000000000000000001"] == -1, result
+    assert slots[f"{name}/{vm['item']['id']}"] == 0, result
 
 
 ABOUT = ["", "{", "[]", "x" * 3000, '{"gpuprov:owner":5}', '{"gpuprov:uid":"../.."}', '{"gpuprov:owner":"a","gpuprov:owner":"b"}']

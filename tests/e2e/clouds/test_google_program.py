@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built program at a stand-in Compute Engine whose nodes never answer: check, plan, up, status, down, gc from an
 empty state folder, and kill -9 of `up`. What there is, is asked of the cloud."""
+import contextlib
+import copy
 import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -116,6 +119,52 @@ def test_a_disk_that_is_full_since_the_launch(cloud, tmp_path):
         assert {name for _, name in cloud.instances} == nodes
         assert "nothing is left" in gpuprov("down", "train")
     assert cloud.left() == []
+
+
+def status_of(gpuprov):
+    """The stack as `status --json` shows it, after the events of stderr."""
+    return json.loads(gpuprov("status", "train", "--json").splitlines()[-1])["stacks"][0]
+
+
+def test_a_machine_with_a_nodes_name_in_another_zone(cloud, tmp_path):
+    """Names are unique in a zone only. The node is the machine with its number; a twin with its name and labels is another
+    machine, whatever its zone and state, and wherever it stands in a list."""
+    cloud.capacity["us-central1-a"] = 0
+    spec, gpuprov = spec_of(tmp_path, nodes=1), Machine(cloud, tmp_path)
+    gpuprov("up", spec, code=6)
+    [((zone, name), vm)] = cloud.instances.items()
+    assert zone != "us-central1-a"
+    twin = copy.deepcopy(vm)
+    twin["item"].update(id=str(int(vm["item"]["id"]) + 1), zone=vm["item"]["zone"].replace(zone, "us-central1-a"))
+    twin["item"]["networkInterfaces"][0]["accessConfigs"][0]["natIP"] = "127.77.9.9"
+    with cloud.lock:
+        cloud.instances = {("us-central1-a", name): twin, (zone, name): vm}
+    for state in ("TERMINATED", "RUNNING"):
+        twin["item"]["status"] = state
+        [node] = [n for n in status_of(gpuprov)["nodes"] if n["slot"] == 0]
+        assert node["id"] == f"{name}/{vm['item']['id']}" and "127.77.9.9" not in str(node), node
+    del cloud.log[:]
+    cloud.rule("DELETE .*zones/us-central1-a/", "reply", times=None, status=400,
+               obj=google_cloud.error(400, "resourceInUse", "The instance is protected from deletion").obj)
+    gpuprov("down", "train", code=8)
+    assert list(cloud.instances) == [("us-central1-a", name)]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_journal_of_an_older_build(cloud, tmp_path, edited):
+    """Its ids are names. The machines are found by them, also with labels that somebody changed, each once."""
+    spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path)
+    gpuprov("up", spec, code=6)
+    with contextlib.closing(sqlite3.connect(tmp_path / "state/journal.db")) as db, db:
+        db.execute("UPDATE resources SET id=substr(id, 1, instr(id, '/') - 1) WHERE instr(id, '/') > 0")
+    names = {name for _, name in cloud.instances}
+    for vm in cloud.instances.values():
+        if edited:
+            vm["item"]["labels"] = {"gpuprov-owner": "somebody"}
+    stack = status_of(gpuprov)
+    assert {n["id"] for n in stack["nodes"]} == names and len(stack["nodes"]) == 2, stack
+    assert "nothing is left" in gpuprov("down", "train")
+    assert not cloud.instances
 
 
 def expire(cloud):

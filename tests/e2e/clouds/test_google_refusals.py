@@ -84,7 +84,7 @@ def test_the_end_that_a_list_shows_is_googles_not_the_labels(cloud, tmp_path):
     edited["labels"]["gpuprov-expires"] = "2020" + edited["labels"]["gpuprov-expires"][4:]
     ended["scheduling"].pop("terminationTime")
     _, result, _ = drive(cloud, tmp_path, spec, "list")
-    reasons = {n["id"]: n["reason"] for n in result["resources"] if n["kind"] == "instance"}
+    reasons = {n["id"].split("/")[0]: n["reason"] for n in result["resources"] if n["kind"] == "instance"}
     assert reasons[edited["name"]].endswith("Google deletes it at " + edited["scheduling"]["terminationTime"]), reasons
     assert "Google no longer has its deadline" in reasons[ended["name"]], reasons
     end(cloud, tmp_path, spec)

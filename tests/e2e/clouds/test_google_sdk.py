@@ -54,7 +54,7 @@ def test_the_sdk_lists_and_deletes_what_gpuprov_made(cloud, tmp_path):
     rc, made, _ = drive(cloud, tmp_path, spec, "create")
     assert rc == 0, made
     found = listed(sdk, made["uid"])
-    assert sorted(n for k, _, n in found if k == "instances") == sorted(r["id"] for r in made["resources"])
+    assert sorted(n for k, _, n in found if k == "instances") == sorted(r["id"].split("/")[0] for r in made["resources"])
     assert len(found) == 4
     for kind, zone, name in found:
         if kind == "instances":
