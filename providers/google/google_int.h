@@ -96,7 +96,7 @@ bool google_name_valid(const char *s); /* a-z, 0-9, '-'; at most 63 */
  * number is Google's own and is never given again. The name of such an id, caller frees; NULL: it is none. In journals
  * of older builds the id is the name alone. */
 char *google_id_name(const char *id);
-/* zones/ZONE/KIND/NAME of a resource, with more after it, which may be "". Caller frees; NULL: its zone or id is none. */
+/* zones/ZONE/KIND/NAME of a resource, and more, which may be "", after it. Caller frees; NULL: zone or id is none. */
 char *google_zonal_url(const struct google *g, const struct resource *r, const char *kind, const char *more);
 /* The region of offers that name none, of the environment or of gcloud's configuration. Caller frees; NULL: none. */
 char *google_default_region(void);

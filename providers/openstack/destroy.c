@@ -133,29 +133,32 @@ int os_servers_end(struct os *o, const struct resource_list *what, struct gp_err
     }
 }
 
-/* Addresses of the servers that end here, also where the list given is older than they are. */
-static void delete_addresses_of(struct os *o, const struct resource_list *what, struct gp_error *first) {
+/* Addresses of the servers that are to end here, also where the list given is older than they are. Read while the
+ * servers are there: without its port an address is no server's. */
+static void read_addresses(struct os *o, const struct resource_list *what, struct resource_list *ret,
+                           struct gp_error *first) {
     GP_AUTO_STRV struct strv regions = {0};
     for (size_t i = 0; i < what->list.len; i++)
         if (is_node(o, &what->list.items[i]) && !strv_has(&regions, what->list.items[i].region))
             strv_add(&regions, what->list.items[i].region);
     for (size_t k = 0; k < regions.n; k++) {
-        GP_AUTO_RESOURCES struct resource_list all = {0};
+        GP_AUTO_STRV struct strv servers = {0};
         struct gp_error e = {0};
-        if (os_addresses_list(o, regions.v[k], &all, &e) != 0) {
-            first_error(first, &e);
-            continue;
-        }
-        for (size_t a = 0; a < all.list.len; a++)
-            for (size_t i = 0; i < what->list.len; i++) {
-                const struct resource *n = &what->list.items[i], *address = &all.list.items[a];
-                if (!is_node(o, n) || n->uid[0] == '\0' || !str_eq(n->uid, address->uid) ||
-                    !str_eq(n->owner, address->owner) || n->slot != address->slot || n->attempt != address->attempt)
-                    continue;
-                delete_one(o, OS_NETWORK, address, "floatingips", first);
-                break;
-            }
+        for (size_t i = 0; i < what->list.len; i++)
+            if (is_node(o, &what->list.items[i]) && str_eq(what->list.items[i].region, regions.v[k]))
+                strv_add(&servers, what->list.items[i].id);
+        if (os_addresses_of(o, regions.v[k], &servers, ret, &e) != 0) first_error(first, &e);
     }
+}
+
+/* Another stack's address, as its description tells, stays. */
+static bool is_of_nodes(const struct os *o, const struct resource *address, const struct resource_list *what) {
+    for (size_t i = 0; i < what->list.len; i++) {
+        const struct resource *n = &what->list.items[i];
+        if (is_node(o, n) && n->uid[0] != '\0' && str_eq(n->uid, address->uid) && str_eq(n->owner, address->owner))
+            return true;
+    }
+    return false;
 }
 
 /* What still exists of the stack in the claim's region: the claim must outlive it. */
@@ -175,8 +178,12 @@ int os_destroy(struct provider *p, const struct resource_list *what, struct gp_e
     struct os *o = os_of(p);
     struct gp_error first = {0};
     bool elsewhere = false; /* a region that the claim's list does not show */
+    GP_AUTO_RESOURCES struct resource_list addresses = {0};
+    read_addresses(o, what, &addresses, &first);
     delete_servers(o, what, &first);
-    delete_addresses_of(o, what, &first);
+    for (size_t i = 0; i < addresses.list.len; i++)
+        if (is_of_nodes(o, &addresses.list.items[i], what))
+            delete_one(o, OS_NETWORK, &addresses.list.items[i], "floatingips", &first);
     for (size_t i = 0; i < what->list.len; i++) {
         const struct resource *r = &what->list.items[i];
         struct gp_error e = {0};

@@ -187,6 +187,9 @@ int os_addresses_complete(struct os *o, const char *region, const char *uid, str
 int os_ports_end(struct os *o, const char *region, const char *group, size_t *ret, struct gp_error *err);
 /* Addresses of gpuprov's; private_ip is where each leads to. */
 int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err);
+/* Those of the ports of these servers, by neutron: tags can be copied. servers: ids. */
+int os_addresses_of(struct os *o, const char *region, const struct strv *servers, struct resource_list *ret,
+                    struct gp_error *err);
 
 /* An image is copied to the host first; bare metal takes longest. */
 #define OS_PLACEMENT_MS ((int64_t)20 * 60000)

@@ -8,6 +8,7 @@
  *   create [ATTEMPT]    claim, first offer, slots 0..nodes-1; on capacity the next offer, as err->scope
  *                       allows; an open intent of the journal is replayed first
  *   destroy             until the list is empty twice
+ *   end ID              that resource of the list alone, once
  *   bake                an image of the node in slot 0; an open intent of the journal is replayed
  *   images | unbake     lists the images and snapshots; removes them all
  * The journal is below GPUPROV_STATE_DIR. GPUPROV_DRIVE_CANCEL_ON: cancel once that file is there. */
@@ -169,6 +170,16 @@ static int do_destroy(struct drive *d, struct gp_error *err) {
     return 0;
 }
 
+static int do_end(struct drive *d, const char *id, struct gp_error *err) {
+    GP_AUTO_RESOURCES struct resource_list l = {0};
+    GP_AUTO_RESOURCES struct resource_list one = {0};
+    int r = do_list(d, false, &l, err);
+    for (size_t i = 0; i < l.list.len; i++)
+        if (str_eq(l.list.items[i].id, id)) resource_list_add(&one, &l.list.items[i]);
+    if (r == 0 && one.list.len != 1) return gp_fail(err, GP_ENOTFOUND, "%zu resources are '%s'", one.list.len, id);
+    return r == 0 ? d->ops->destroy(d->p, &one, err) : r;
+}
+
 static int do_offers(struct drive *d, struct gp_error *err) {
     GP_AUTO_OFFERS struct offer_list offers = {0};
     json_t *all = json_array();
@@ -255,6 +266,7 @@ static int run(struct drive *d, const char *verb, const char *arg, struct gp_err
     if (strcmp(verb, "prepare") == 0) return do_prepare(d, err);
     if (strcmp(verb, "complete") == 0) return do_complete(d, err);
     if (strcmp(verb, "destroy") == 0) return do_destroy(d, err);
+    if (strcmp(verb, "end") == 0) return do_end(d, arg, err);
     if (strcmp(verb, "prove") == 0) return do_prove(d, err);
     if (strcmp(verb, "bake") == 0) return do_bake(d, err);
     if (strcmp(verb, "images") == 0 || strcmp(verb, "unbake") == 0) return do_images(d, verb[0] == 'u', err);

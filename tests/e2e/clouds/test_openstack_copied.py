@@ -75,3 +75,34 @@ def test_of_the_machine_and_a_copy_of_it_none_is_taken(cloud, eye, tmp_path):
         assert len(eye.servers()) == 2 and len(relay.requests(NEW)) == 1
         assert Drive(env, path, "destroy").rc == 0
         eye.nothing()
+
+
+def give_address(cloud, server, like):
+    """A floating address of the colleague's for his server, with the description of another one. Its id."""
+    c = Eye(cloud, "colleague").c
+    [port] = c.network.ports(device_id=server)
+    external = next(n for n in c.network.networks() if n.is_router_external)
+    made = c.network.create_ip(floating_network_id=external.id, port_id=port.id, description=like.description)
+    return made.id
+
+
+def test_what_ends_with_a_copy_is_its_own_address(cloud, eye, tmp_path):
+    """The tags of a node's address are those of the copy, too: neutron tells which address leads to which server."""
+    path = spec(tmp_path, nodes=1, gpu=None, offer={"instance_type": "cpu.small"})
+    env = environment(cloud, tmp_path)
+    assert Drive(env, path, "create")["code"] == "ok"
+    [one] = eye.servers()
+    [address] = eye.addresses()
+    evil = copy(cloud, one)
+    its = give_address(cloud, evil, address)
+    assert public(eye) == {one.id, evil}
+    got = Drive(env, path, "end", evil)
+    assert got["code"] == "ok", got.result
+    wait_for(lambda: [s.id for s in eye.servers()] == [one.id], 120)
+    assert [a.id for a in eye.addresses()] == [address.id] != [its] and public(eye) == {one.id}
+    bare = copy(cloud, one)
+    assert Drive(env, path, "end", bare)["code"] == "ok"
+    wait_for(lambda: [s.id for s in eye.servers()] == [one.id], 120)
+    assert public(eye) == {one.id}
+    assert Drive(env, path, "destroy").rc == 0
+    eye.nothing()
