@@ -303,8 +303,9 @@ static int clear_tombstones(struct sweep *w, struct gp_error *err) {
             const struct resource *one = &w->all.list.items[i];
             there = there || (of_uid(one, stone->uid) && (!machine || resource_is_machine(one)));
         }
-        bool looked = look_is_seen(w->run, stone->provider, stone->region);
-        if (!there && looked && str_eq(stone->provider, w->p->ops->name) && w->time.now_s >= until)
+        bool looked = str_eq(stone->provider, w->p->ops->name) && account_launched(w->p, stone) &&
+                      look_is_seen(w->run, stone->provider, stone->region);
+        if (!there && looked && w->time.now_s >= until)
             r = journal_intent_end(w->e->journal, stone->id, INTENT_FAILED, "nothing came of it", err);
     }
     return r;

@@ -141,6 +141,18 @@ bool account_has(const struct provider *p, const struct resource *r) {
     return p->account_is_key || is_account(p, r->account);
 }
 
+/* Of a launch; "": not known. Caller frees. */
+static char *account_of(const struct intent *in) {
+    GP_AUTO_JSON json_t *offer = NULL;
+    bool known = in->offer != NULL && json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) == 0;
+    return xstrdup(known ? json_str(offer, "account", "") : "");
+}
+
+bool account_launched(const struct provider *p, const struct intent *in) {
+    GP_AUTO_FREE char *account = account_of(in);
+    return p->account_is_key || is_account(p, account);
+}
+
 /* The first thing that is in another account. */
 struct elsewhere {
     char *what, *account; /* NULL: there is none */
@@ -174,13 +186,11 @@ static int look_at_launches(const struct run *run, const struct provider *p, str
     int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
     for (size_t i = 0; r == 0 && e->what == NULL && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
-        GP_AUTO_JSON json_t *offer = NULL;
         if (in->kind != RES_INSTANCE || !str_eq(in->provider, p->ops->name)) continue;
-        if (json_parse(in->offer, strlen(in->offer), "offer", &offer, NULL) != 0) continue;
-        const char *account = json_str(offer, "account", "");
+        GP_AUTO_FREE char *account = account_of(in);
         if (is_account(p, account)) continue;
         e->what = xasprintf("a launch of nodes %d..%d", in->slot_first, in->slot_first + in->slot_count - 1);
-        e->account = xstrdup(account);
+        e->account = GP_STEAL(account);
     }
     intent_list_clear(&open);
     return r;

@@ -44,6 +44,8 @@ void owners_seen_clear(struct owners_seen *s);
 
 /* False if the resource is known to be in another account than the provider's credentials. */
 bool account_has(const struct provider *p, const struct resource *r);
+/* False if the launch is known to be in another account. */
+bool account_launched(const struct provider *p, const struct intent *in);
 /* -GP_EAUTH if the journal has a resource, or a launch without a known outcome, of the run's stack in another account.
  * seen: what was listed, or NULL before the list. Where the account stands for an API key, only a list decides: a
  * resource in it shows that another key is of the same account. */
