@@ -15,6 +15,7 @@ struct listing {
     const struct os *o;
     const char *region;
     struct resource_list *out;
+    const struct resource_list *known;
     const struct strv *ports; /* only addresses of these; NULL: all */
     size_t foreign;           /* addresses that are not gpuprov's */
 };
@@ -43,6 +44,24 @@ static int address_read(const json_t *item, const char *region, const struct os 
     return 0;
 }
 
+static const struct resource *find_known(const struct resource_list *known, const char *id) {
+    for (size_t i = 0; known != NULL && i < known->list.len; i++) {
+        const struct resource *k = &known->list.items[i];
+        if (k->kind == RES_ADDRESS && str_eq(k->provider, "openstack") && str_eq(k->id, id)) return k;
+    }
+    return NULL;
+}
+
+static void take_tags(const struct resource *from, struct resource *to) {
+    resource_set(&to->owner, from->owner);
+    resource_set(&to->stack, from->stack);
+    resource_set(&to->uid, from->uid);
+    to->slot = from->slot;
+    to->attempt = from->attempt;
+    to->expires_s = from->expires_s;
+    resource_set(&to->unreadable, "");
+}
+
 static int on_address(void *ctx, const json_t *item, struct gp_error *err) {
     struct listing *l = ctx;
     struct resource r;
@@ -50,7 +69,9 @@ static int on_address(void *ctx, const json_t *item, struct gp_error *err) {
     if (l->ports != NULL && !strv_has(l->ports, json_str(item, "port_id", ""))) return 0;
     int rc = address_read(item, l->region, l->o, &r, &ours, err);
     if (rc != 0) return rc;
-    if (!ours) {
+    const struct resource *known = find_known(l->known, r.id);
+    if (known != NULL) take_tags(known, &r);
+    if (!ours && known == NULL) {
         l->foreign++;
         resource_clear(&r);
         return 0;
@@ -72,8 +93,9 @@ static int list_addresses(struct os *o, struct listing *l, struct gp_error *err)
     return os_pages(o, &list, err);
 }
 
-int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err) {
-    struct listing l = {.o = o, .region = region, .out = ret};
+int os_addresses_list(struct os *o, const char *region, const struct resource_list *known, struct resource_list *ret,
+                      struct gp_error *err) {
+    struct listing l = {.o = o, .region = region, .out = ret, .known = known};
     return list_addresses(o, &l, err);
 }
 
@@ -264,7 +286,7 @@ int os_addresses_complete(struct os *o, const char *region, const char *uid, str
         GP_AUTO_RESOURCES struct resource_list addresses = {0};
         size_t open = 0;
         int r = os_servers_list(o, region, &servers, err);
-        if (r == 0) r = os_addresses_list(o, region, &addresses, err);
+        if (r == 0) r = os_addresses_list(o, region, NULL, &addresses, err);
         for (size_t i = 0; r == 0 && i < servers.list.len; i++) {
             const struct resource *s = &servers.list.items[i];
             bool missing = false;

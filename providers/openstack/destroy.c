@@ -166,7 +166,7 @@ static int others_left(struct os *o, const struct resource *claim, size_t *ret, 
     GP_AUTO_RESOURCES struct resource_list all = {0};
     *ret = 0;
     int r = os_servers_list(o, claim->region, &all, err);
-    if (r == 0) r = os_addresses_list(o, claim->region, &all, err);
+    if (r == 0) r = os_addresses_list(o, claim->region, NULL, &all, err);
     if (r == 0) r = os_groups_list(o, claim->region, &all, err);
     if (r == 0) r = os_grants_list(o, claim->region, NULL, &all, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++)

@@ -245,7 +245,7 @@ static int list_region(struct os *o, const char *region, const struct list_req *
     if (req->images) return 0;
     int r = os_servers_list(o, region, &nodes, err);
     int read = r;
-    if (r == 0) r = os_addresses_list(o, region, &addresses, err);
+    if (r == 0) r = os_addresses_list(o, region, req->known, &addresses, err);
     struct gp_error hidden = {0}; /* what can be read is listed nevertheless */
     int granted = r == 0 && !req->nodes_only ? os_grants_list(o, region, req->known, &nodes, &others, &hidden) : 0;
     if (read == 0) {

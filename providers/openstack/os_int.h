@@ -185,9 +185,11 @@ int os_addresses_complete(struct os *o, const char *region, const char *uid, str
 /* Deletes the ports that a failed build left: of the group, and of servers that nova does not have. ret: their number.
  */
 int os_ports_end(struct os *o, const char *region, const char *group, size_t *ret, struct gp_error *err);
-/* Addresses of gpuprov's; private_ip is where each leads to. */
-int os_addresses_list(struct os *o, const char *region, struct resource_list *ret, struct gp_error *err);
-/* Those of the ports of these servers, by neutron: tags can be copied. servers: ids. */
+/* Addresses of gpuprov's; private_ip is where each leads to. Those of `known`, of the journal, have its tags, whatever
+ * their descriptions are by now. known: or NULL. */
+int os_addresses_list(struct os *o, const char *region, const struct resource_list *known, struct resource_list *ret,
+                      struct gp_error *err);
+/* Those of the ports of these servers, by neutron: descriptions can be copied. servers: ids. */
 int os_addresses_of(struct os *o, const char *region, const struct strv *servers, struct resource_list *ret,
                     struct gp_error *err);
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A colleague in the project of a real OpenStack makes servers of his own with copied tags of a stack, while a launch of that
 stack has no reply. The other clouds are in test_copied_tags_clouds.py."""
+import subprocess
+
+import ec2
 import proofs
 from openstack_relay import Relay
 from openstack_world import MARKS, Drive, Eye, environment, spec
@@ -105,4 +108,23 @@ def test_what_ends_with_a_copy_is_its_own_address(cloud, eye, tmp_path):
     wait_for(lambda: [s.id for s in eye.servers()] == [one.id], 120)
     assert public(eye) == {one.id}
     assert Drive(env, path, "destroy").rc == 0
+    eye.nothing()
+
+
+def test_addresses_with_other_descriptions(cloud, eye, tmp_path):
+    """The journal knows them by their ids: `down` ends them with their nodes."""
+    path = spec(tmp_path, nodes=2, gpu=None, offer={"instance_type": "cpu.small"},
+                access={"ssh_from": ["198.51.100.0/24"], "timeout": "1s"})
+    env = environment(cloud, tmp_path)
+
+    def gpuprov(*words):
+        return subprocess.run([str(ec2.BUILD / "gpuprov"), *map(str, words)], env=env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=240, check=False)
+    up = gpuprov("up", path)
+    one, other = eye.addresses()
+    assert up.returncode == 6, up.stderr
+    eye.c.network.update_ip(one.id, description="mine")
+    eye.c.network.update_ip(other.id, description=other.description.replace("gpu", "x"))
+    down = gpuprov("down", "contract")
+    assert down.returncode == 0, down.stdout + down.stderr
     eye.nothing()

@@ -3,7 +3,6 @@
  * launches, leftovers of an earlier stack of the same name, tombstones. */
 #include "base/gp_base.h"
 
-#include "engine/stack/forget.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/teardown.h"
 #include "engine_cloud.h"
