@@ -118,6 +118,12 @@ static void test_names(void **state) {
     assert_null(google_region_of("europe"));
     assert_null(google_region_of("europe-west4"));
     assert_null(google_region_of("us-central1-a/../b"));
+    static const char *const no_ids[] = {"",      "/1",   "a/",  "a/0", "a/01",
+                                         "a/1/2", "a/-1", "a/b", "A/1", "a/123456789012345678901"};
+    for (size_t i = 0; i < GP_ARRAY_LEN(no_ids); i++) assert_null(google_id_name(no_ids[i]));
+    GP_AUTO_FREE char *whole = google_id_name("gpuprov-0-0-1-4174/12345678901234567890");
+    GP_AUTO_FREE char *older = google_id_name("gpuprov-0-0-1-4174");
+    assert_string_equal(whole, older);
     assert_true(google_project_valid("example.com:old-project"));
     assert_false(google_project_valid("a/b"));
     google_uuid("x", uuid);
