@@ -60,10 +60,8 @@ static void replace(char **to, const char *text) {
 }
 
 static void say(struct run *r, enum event_status status, const char *text) {
-    GP_AUTO_FREE char *redacted = log_redacted(text);
-    GP_AUTO_STR struct str clean = {0};
-    str_add_clean(&clean, redacted);
-    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name, "%.200s", clean.s);
+    GP_AUTO_FREE char *clean = log_cleaned(text);
+    event_emit(r->b->link->sink, r->b->link->slot, NODE_BOOTSTRAPPING, status, r->it->name, "%.200s", clean);
     r->shown_ms = clock_ms();
 }
 
@@ -74,10 +72,9 @@ static void say_percent(struct run *r, const char *value) {
     char number[8] = "";
     if (digits < sizeof number) memcpy(number, value, digits);
     if (!str_to_i64(number, 0, 100, &n) || value[digits] != ' ') return;
-    GP_AUTO_FREE char *redacted = log_redacted(value + digits + 1);
-    GP_AUTO_STR struct str clean = {0}, text = {.max = 200};
-    str_add_clean(&clean, redacted);
-    str_addf(&text, "%d%%: %s", (int)n, clean.s ? clean.s : "");
+    GP_AUTO_FREE char *clean = log_cleaned(value + digits + 1);
+    GP_AUTO_STR struct str text = {.max = 200};
+    str_addf(&text, "%d%%: %s", (int)n, clean);
     replace(&r->progress, text.s);
     event_send(r->b->link->sink, (struct event){.node = r->b->link->slot,
                                                 .phase = NODE_BOOTSTRAPPING,

@@ -36,13 +36,11 @@ static int parse(const char *out, size_t n, struct bootstrap_output *ret, struct
     const char *path = mark + strlen("\n::output "), *text = path + strcspn(path, "\n");
     GP_AUTO_FREE char *raw_path = xstrndup(path, (size_t)(text - path));
     GP_AUTO_FREE char *raw = xstrndup(text, n - (size_t)(text - out));
-    GP_AUTO_STR struct str clean = {0};
-    str_add_clean(&clean, raw[0] == '\n' ? raw + 1 : raw); /* first: escapes inside a secret would hide it */
-    GP_AUTO_FREE char *redacted = log_redacted(clean.s != NULL ? clean.s : "");
+    GP_AUTO_FREE char *clean = log_cleaned(raw[0] == '\n' ? raw + 1 : raw);
     str_one_line(raw_path);
     ret->node_path = GP_STEAL(raw_path);
     ret->text.max = OUTPUT_MAX;
-    str_add(&ret->text, redacted);
+    str_add(&ret->text, clean);
     struct str *t = &ret->text;
     while (t->len > 0 && t->s[t->len - 1] == '\n' && (t->len == 1 || t->s[t->len - 2] == '\n')) t->s[--t->len] = '\0';
     return 0;

@@ -166,6 +166,7 @@ struct way {
     struct str at; /* reached, without links */
     char *left;    /* still to go */
     char *others;  /* the last part is this link, of another user; NULL: none */
+    char *own;     /* the last part is this link of procfs, which may lead to what has no name; NULL: none */
     int links;
 };
 
@@ -178,6 +179,9 @@ static int way_follow(struct way *w, const struct stat *link, size_t from, size_
         return gp_fail_errno(err, GP_EIO, w->links > LINKS_MAX ? ELOOP : errno, "could not write '%s'", w->path);
     if (is_planted(folder, link)) return not_written(w->path, w->at.s, "a link", err);
     if (!is_own(link) && rest[0] == '\0' && w->others == NULL) w->others = xstrdup(w->at.s);
+    struct statfs fs;
+    if (rest[0] == '\0' && w->own == NULL && statfs(folder, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
+        w->own = xstrdup(w->at.s);
     char *left = xasprintf("%s%s%s", slashes > 0 && named[0] != '/' ? "/" : "", named, rest);
     free(w->left);
     w->left = left;
@@ -205,17 +209,27 @@ static int way_go(struct way *w, struct gp_error *err) {
     }
 }
 
-int fs_follow(const char *path, char **ret, struct gp_error *err) {
+/* ret_own: of struct way. */
+static int follow(const char *path, char **ret, char **ret_own, struct gp_error *err) {
     struct way w = {.path = path, .left = xstrdup(path)};
     struct stat st;
     str_add(&w.at, "");
     int r = way_go(&w, err);
     if (r == 0 && w.others != NULL && stat(path, &st) != 0) r = not_written(path, w.others, "a link", err);
-    if (r == 0) *ret = xstrdup(w.at.s);
+    if (r == 0) {
+        *ret = xstrdup(w.at.s);
+        *ret_own = GP_STEAL(w.own);
+    }
     str_clear(&w.at);
     free(w.left);
     free(w.others);
+    free(w.own);
     return r;
+}
+
+int fs_follow(const char *path, char **ret, struct gp_error *err) {
+    GP_AUTO_FREE char *own = NULL;
+    return follow(path, ret, &own, err);
 }
 
 int fs_open_folder(const char *path) {
@@ -235,57 +249,102 @@ int fs_open_folder(const char *path) {
     return fd >= 0 ? fd : -e;
 }
 
-/* Where `path` leads, by fs_follow, is opened as a file, pipe or device; flags: of open(2). */
-static int open_there(const char *path, const char *target, int flags, unsigned mode, int *ret, struct gp_error *err) {
-    GP_AUTO_FREE char *folder = folder_of(target);
+/* Where a path leads. All that is done there goes through the open folder: what somebody puts into the way meanwhile is
+ * not followed. */
+struct place {
+    char *target, *own; /* of follow */
+    int dir;            /* of target; -errno: there is none */
+    bool there;         /* st is what the target is */
     struct stat st;
-    /* a link in /proc/self/fd may name no path: it is opened itself */
-    bool named = (flags & O_CREAT) != 0 || lstat(target, &st) == 0;
+};
+
+static void place_clear(struct place *p) {
+    if (p->dir >= 0) close(p->dir);
+    free(p->target);
+    free(p->own);
+}
+
+static int place_find(const char *path, struct place *ret, struct gp_error *err) {
+    *ret = (struct place){.dir = -ENOENT};
+    int r = follow(path, &ret->target, &ret->own, err);
+    if (r != 0) return r;
+    GP_AUTO_FREE char *folder = folder_of(ret->target);
+    ret->dir = fs_open_folder(folder);
+    ret->there = ret->dir >= 0 && fstatat(ret->dir, name_of(ret->target), &ret->st, AT_SYMLINK_NOFOLLOW) == 0;
+    return 0;
+}
+
+/* Where everybody can make a file, this may be another user's, or one that has a name elsewhere too. */
+static int place_check(const struct place *p, const char *path, const struct stat *st, struct gp_error *err) {
+    GP_AUTO_FREE char *folder = folder_of(p->target);
+    struct stat dir;
+    if (is_planted(folder, st)) return not_written(path, p->target, "a file, pipe or device", err);
+    if (!S_ISREG(st->st_mode) || st->st_nlink < 2) return 0;
+    if (fstat(p->dir, &dir) == 0 && (dir.st_mode & S_IWOTH) == 0) return 0;
+    return gp_fail(err, GP_EIO,
+                   "could not write '%s': it is a file with a second name, in a folder that everybody can "
+                   "write: give another path",
+                   path);
+}
+
+/* As a file, pipe or device; flags: of open(2). */
+static int place_open(const struct place *p, const char *path, int flags, unsigned mode, int *ret,
+                      struct gp_error *err) {
+    struct stat st;
     flags |= O_WRONLY | O_NOCTTY | O_CLOEXEC;
-    if (!named) *ret = open(path, flags);
-    else {
+    bool nameless = !p->there && p->own != NULL; /* of this process, or of one that the user may write to */
+    if (nameless) {
+        *ret = open(p->own, flags & ~O_CREAT);
+    } else if (p->dir < 0) {
+        errno = -p->dir;
+    } else {
         /* never waits for a reader before it is known whose pipe it is */
-        bool there = lstat(target, &st) == 0;
-        if (there && is_planted(folder, &st)) return not_written(path, target, "a file, pipe or device", err);
-        int dir = fs_open_folder(folder);
-        *ret = dir >= 0 ? openat(dir, name_of(target), flags | O_NOFOLLOW, mode) : dir;
-        int e = dir >= 0 ? errno : -dir;
-        if (dir >= 0) close(dir);
-        errno = e;
+        int r = p->there ? place_check(p, path, &p->st, err) : 0;
+        if (r != 0) return r;
+        *ret = openat(p->dir, name_of(p->target), (p->there ? flags & ~O_CREAT : flags) | O_NOFOLLOW, mode);
     }
     if (*ret < 0 || fstat(*ret, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-    return named && is_planted(folder, &st) ? not_written(path, target, "a file, pipe or device", err) : 0;
+    return nameless ? 0 : place_check(p, path, &st, err);
 }
 
 int fs_open_output(const char *path, int flags, unsigned mode, int *ret_fd, struct gp_error *err) {
-    GP_AUTO_FREE char *target = NULL;
-    struct stat st;
-    bool exists = stat(path, &st) == 0;
-    int fd = -1, r = fs_follow(path, &target, err);
-    if (r == 0) r = open_there(path, target, exists ? flags & ~O_CREAT : flags, mode, &fd, err);
+    struct place p;
+    int fd = -1, r = place_find(path, &p, err);
+    if (r == 0) r = place_open(&p, path, flags, mode, &fd, err);
     if (r == 0) *ret_fd = fd;
     else if (fd >= 0) close(fd);
+    place_clear(&p);
     return r;
 }
 
-int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
-    struct stat st;
-    GP_AUTO_FREE char *target = NULL;
-    bool exists = stat(path, &st) == 0;
-    if (!exists && errno != ENOENT) return gp_fail_errno(err, GP_EIO, errno, "could not write '%s'", path);
-    int r = fs_follow(path, &target, err);
-    if (r != 0 || target == NULL) return r;
-    if (exists && !(S_ISREG(st.st_mode) && fs_exists(target))) { /* a device, a pipe, or what has no name */
+static int write_there(const struct place *p, const char *path, const void *data, size_t n, unsigned mode,
+                       struct gp_error *err) {
+    bool stream = p->there ? !S_ISREG(p->st.st_mode) && !S_ISLNK(p->st.st_mode) : p->own != NULL;
+    if (stream) { /* a device, a pipe, or what has no name */
         GP_AUTO_FD int fd = -1;
-        r = open_there(path, target, 0, 0, &fd, err);
+        int r = place_open(p, path, 0, 0, &fd, err);
         int w = r == 0 ? fs_write_all(fd, data, n) : 0;
         return w == 0 ? r : gp_fail_errno(err, GP_EIO, -w, "could not write '%s'", path);
     }
-    GP_AUTO_FREE char *folder = folder_of(target);
-    GP_AUTO_FD int dir = fs_open_folder(folder);
-    if (dir < 0) return gp_fail_errno(err, GP_EIO, -dir, "could not write '%s'", path);
-    GP_AUTO_FREE char *shown = xasprintf("%s%s", folder, name_of(target));
-    return write_below(dir, str_eq(folder, ".") ? target : shown, data, n, mode, err);
+    if (p->dir < 0) return gp_fail_errno(err, GP_EIO, -p->dir, "could not write '%s'", path);
+    return write_below(p->dir, p->target, data, n, mode, err);
+}
+
+int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {
+    struct place p;
+    int r = place_find(path, &p, err);
+    if (r == 0) r = write_there(&p, path, data, n, mode, err);
+    place_clear(&p);
+    return r;
+}
+
+int fs_remove_output(const char *path, struct gp_error *err) {
+    struct place p;
+    int r = place_find(path, &p, err);
+    if (r == 0 && p.there && S_ISREG(p.st.st_mode) && unlinkat(p.dir, name_of(p.target), 0) != 0 && errno != ENOENT)
+        r = gp_fail_errno(err, GP_EIO, errno, "could not remove '%s'", path);
+    place_clear(&p);
+    return r;
 }
 
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err) {

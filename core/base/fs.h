@@ -24,12 +24,15 @@ int fs_follow(const char *path, char **ret, struct gp_error *err);
 /* Opens a folder of a path that fs_follow gave: its descriptor, or -errno; a link that was put on the way since is
  * -ELOOP or -ENOTDIR. */
 int fs_open_folder(const char *path);
-/* The same as fs_follow, then opens for writing; flags: O_CREAT, O_APPEND; mode: of a new file. Not a file, pipe or
- * device of another user in a folder that everybody can write. A pipe: blocks until somebody reads. */
+/* The same as fs_follow, then opens for writing; flags: O_CREAT, O_APPEND; mode: of a new file. In a folder that
+ * everybody can write not a file, pipe or device of another user, nor a file with a second name. A pipe: blocks until
+ * somebody reads. */
 int fs_open_output(const char *path, int flags, unsigned mode, int *ret_fd, struct gp_error *err);
 /* The same as fs_follow, then writes. Devices and pipes are written to (a pipe: blocks until somebody reads), but none
  * that another user put into a folder that everybody can write; everything else is as fs_write_atomic. Links stay. */
 int fs_write_output(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
+/* The same as fs_follow, then removes the file. Absent: success. */
+int fs_remove_output(const char *path, struct gp_error *err);
 /* The same, but a file with that content and mode stays as it is: a full disk does not matter then. */
 int fs_write_changed(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 int fs_mkdirs(const char *path, unsigned mode, struct gp_error *err);

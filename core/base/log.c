@@ -153,6 +153,19 @@ static void hide(const struct secret *value, const char *shown) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Also as str_add_clean gives it, which changes bytes that are not UTF-8. */
+static void hide_cleaned(const struct secret *value, const char *shown) {
+    GP_AUTO_STR struct str clean = {0};
+    GP_AUTO_SECRET struct secret form = {0};
+    hide(value, shown);
+    str_add_clean(&clean, secret_reveal(value));
+    if (clean.len >= LOG_SECRET_MIN && strcmp(clean.s, secret_reveal(value)) != 0) {
+        secret_set(&form, clean.s, clean.len);
+        hide(&form, shown);
+    }
+    if (clean.s != NULL) explicit_bzero(clean.s, clean.len);
+}
+
 /* The forms in which a service may repeat it: percent-encoded, base64 of both alphabets without its padding, as the
  * inside of a JSON string. */
 static void hide_forms(const struct secret *value) {
@@ -188,14 +201,14 @@ static void hide_lines(const struct secret *value, const char *shown) {
         size_t n = (size_t)((nl != NULL ? nl : end) - p);
         GP_AUTO_SECRET struct secret line = {0};
         secret_set(&line, p, n > 0 && p[n - 1] == '\r' ? n - 1 : n);
-        if (line.len >= LOG_SECRET_MIN) hide(&line, shown);
+        if (line.len >= LOG_SECRET_MIN) hide_cleaned(&line, shown);
         p += n + 1;
     }
 }
 
 void log_redact(const struct secret *value) {
     gp_error_filter(log_redacted);
-    if (value->len >= LOG_SECRET_MIN) hide(value, NULL);
+    if (value->len >= LOG_SECRET_MIN) hide_cleaned(value, NULL);
     hide_forms(value);
     hide_lines(value, NULL);
 }
@@ -212,7 +225,7 @@ void log_redact_as(const char *value, const char *shown) {
     if (value[0] == '\0') return;
     GP_AUTO_FREE char *part = part_of(shown);
     secret_set(&s, value, strlen(value));
-    hide(&s, shown);
+    hide_cleaned(&s, shown);
     hide_lines(&s, part);
     gp_error_filter(log_redacted);
 }
@@ -342,6 +355,12 @@ char *log_redacted(const char *text) {
         p += n;
     }
     return out.s != NULL ? str_steal(&out) : xstrdup("");
+}
+
+char *log_cleaned(const char *foreign) {
+    GP_AUTO_STR struct str clean = {0};
+    str_add_clean(&clean, foreign);
+    return log_redacted(clean.s != NULL ? clean.s : "");
 }
 
 void log_close(void) {

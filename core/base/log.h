@@ -14,8 +14,9 @@ enum log_part { LOG_HTTP = 1, LOG_SSH = 2, LOG_STATE = 4, LOG_NODE = 8 };
 int log_enable(const char *parts, struct gp_error *err);
 bool log_on(enum log_part part);
 void log_trace(enum log_part part, const char *fmt, ...) GP_PRINTF(2, 3);
-/* Registers a value that no trace line and no error text may show, in its own form, percent-encoded, in base64 and as
- * JSON has it. Whoever reads a secret registers it before it is used. Values shorter than 6 bytes are ignored. */
+/* Registers a value that no trace line and no error text may show, in its own form, as str_add_clean gives it,
+ * percent-encoded, in base64 and as JSON has it. Whoever reads a secret registers it before it is used. Values shorter
+ * than 6 bytes are ignored. */
 void log_redact(const struct secret *value);
 /* The same; NULL: nothing. */
 void log_redact_text(const char *value);
@@ -28,6 +29,9 @@ void log_reveal(const char *value);
  * beginning of a line the rest of one of 1 KiB or more. A few sentences of the program stay whatever is registered:
  * "may still be billed", for instance. Caller frees the result. */
 char *log_redacted(const char *text);
+/* Foreign output as str_add_clean gives it, without secrets: cleaned first, because escape sequences inside a secret
+ * would hide it. Caller frees. */
+char *log_cleaned(const char *foreign);
 void log_close(void); /* forgets the registered secrets; main, last */
 
 #endif

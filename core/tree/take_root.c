@@ -108,6 +108,12 @@ static int lock_root(struct taker *t, struct gp_error *err) {
     for (int tries = 0; tries < 100; tries++) {
         int fd = openat(t->place.root, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
         if (fd < 0) return side_io(err, errno, "write to", t->root);
+        struct stat st;
+        if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink > 1) { /* maybe the user's, by another name */
+            close(fd);
+            if (unlinkat(t->place.root, name, 0) != 0) return side_io(err, errno, "write to", t->root);
+            continue;
+        }
         int r = lock_file(t, fd, name, err);
         if (r == 0) {
             t->lock = fd;

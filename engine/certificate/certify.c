@@ -8,11 +8,6 @@
 #include "base/fs.h"
 #include "base/sign.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 static char *key_folder(const char *state_dir, const char *uid) {
     GP_AUTO_FREE char *dir = form_uid(uid) ? xasprintf("%s/stacks/%s", state_dir, uid) : NULL;
     return dir != NULL && fs_exists(dir) ? GP_STEAL(dir) : xstrdup(state_dir);
@@ -27,8 +22,8 @@ static char *path_of(const char *to, const struct report *r, const struct report
 
 /* A node that is not ready any more must not keep the certificate of an earlier run. */
 static int withdraw(const char *path, struct gp_error *err) {
-    if (unlink(path) == 0 || errno == ENOENT) return 0;
-    return gp_fail_errno(err, GP_EIO, errno, "could not remove the old certificate '%s'", path);
+    int r = fs_remove_output(path, err);
+    return r == 0 ? 0 : gp_wrap(err, "the certificate of an earlier run");
 }
 
 int certify(const char *state_dir, const struct report *r, const char *to, int64_t ttl_ms, struct certified *ret,

@@ -248,6 +248,86 @@ static void opened_in_place(void **state) {
     has("shared/theirs", "old");
 }
 
+/* In turn a file of this user and another user's link, as fast as rename(2) and unlink(2) go. The parent of ctx ends it. */
+static void swap_for_ever(const char *target) {
+    GP_AUTO_FREE char *other = at("other"), *link = at("link");
+    for (;;) {
+        int fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0) close(fd);
+        (void)rename(other, target);
+        (void)unlink(target);
+        if (symlink("../own", link) != 0 || lchown(link, OTHER_USER, OTHER_USER) != 0) _exit(1);
+        (void)rename(link, target);
+        (void)unlink(target);
+    }
+}
+
+/* Of thousands of looks some fall between any two of the other's calls. */
+static void a_file_that_becomes_a_link_meanwhile(void **state) {
+    (void)state;
+    enum { CALLS = 3000 };
+    if (geteuid() != 0) skip(); /* only root can make a link of another user */
+    GP_AUTO_FREE char *shared = at("shared"), *target = at("shared/out");
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 0777), 0);
+    put("own", "mine");
+    pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0) swap_for_ever(target);
+    for (int i = 0; i < CALLS; i++) {
+        int fd = -1;
+        (void)fs_write_output(target, "x", 1, 0600, NULL);
+        if (fs_open_output(target, i % 2 == 0 ? O_CREAT | O_APPEND : O_APPEND, 0600, &fd, NULL) == 0) {
+            (void)fs_write_all(fd, "y", 1);
+            close(fd);
+        }
+        (void)fs_remove_output(target, NULL);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(other, &status, WNOHANG), 0); /* it swapped to the end */
+    kill(other, SIGKILL);
+    waitpid(other, &status, 0);
+    has("own", "mine");
+}
+
+/* Another name of a file of this user, which another one made where he can. */
+static void second_names(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *shared = at("shared"), *own = at("own"), *theirs = at("shared/log"), *mine = at("log");
+    int fd = -1;
+    put("own", "secret");
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 0777) | link(own, theirs) | link(own, mine), 0);
+    struct gp_error err = {0};
+    assert_int_equal(fs_open_output(theirs, O_CREAT | O_APPEND, 0600, &fd, &err), -GP_EIO);
+    assert_non_null(strstr(err.msg, "a file with a second name"));
+    assert_int_equal(fd, -1);
+    assert_int_equal(fs_write_output(theirs, "new", 3, 0600, NULL), 0); /* in its place */
+    has("own", "secret");
+    assert_int_equal(fs_open_output(mine, O_CREAT | O_APPEND, 0600, &fd, NULL), 0);
+    close(fd);
+}
+
+/* Removed is what would be written, and only that. */
+static void removed(void **state) {
+    (void)state;
+    GP_AUTO_FREE char *shared = at("shared"), *own = at("own"), *theirs = at("shared/way"), *mine = at("way");
+    GP_AUTO_FREE char *file = at("own/node.json"), *by_theirs = at("shared/way/node.json"),
+                      *by_mine = at("way/node.json");
+    assert_int_equal(mkdir(shared, 0700) | chmod(shared, 0777) | mkdir(own, 0700), 0);
+    put("own/node.json", "x");
+    link_to("own", "way");
+    if (geteuid() == 0) {
+        link_to("../own", "shared/way");
+        assert_int_equal(lchown(theirs, OTHER_USER, OTHER_USER), 0);
+        assert_int_equal(fs_remove_output(by_theirs, NULL), -GP_EIO);
+        assert_true(fs_exists(file));
+    }
+    for (int i = 0; i < 2; i++) assert_int_equal(fs_remove_output(by_mine, NULL), 0);
+    assert_false(fs_exists(file));
+    assert_true(fs_exists(mine));
+    assert_int_equal(fs_remove_output(own, NULL), 0);
+    assert_true(fs_exists(own)); /* a folder is no file */
+}
+
 /* A relative path, and links that begin anew at the root or in their own folder. */
 static void ways(void **state) {
     (void)state;
@@ -322,6 +402,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(folders_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(a_link_that_is_put_there_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(opened_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_becomes_a_link_meanwhile, setup, teardown),
+        cmocka_unit_test_setup_teardown(second_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(removed, setup, teardown),
         cmocka_unit_test_setup_teardown(ways, setup, teardown),
         cmocka_unit_test_setup_teardown(pipes_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(links_of_others_elsewhere, setup, teardown),

@@ -49,6 +49,28 @@ static void redacts(void **state) {
     assert_string_equal(out, "hunter2"); /* forgotten */
 }
 
+/* Foreign output is cleaned before values are looked for, and what cleaning makes of a value is one of its forms. */
+static void cleaned(void **state) {
+    (void)state;
+    static const struct {
+        const char *value, *in, *out;
+    } rows[] = {
+        {"p\344ssw\366rd-Long-Secret-1234", "as p\344ssw\366rd-Long-Secret-1234.", "as ***."},
+        {"p\344ssw\366rd-Long-Secret-1234", "as p?ssw?rd-Long-Secret-1234.", "as ***."},
+        {"a line\nanother \377 line", "it is: another \377 line", "it is: ***"},
+        {"0123456789abcdefghijklmnopqrstuv", "token=0123456789abcdefgh\033[01;31mijkl\033[mmnopqrstuv", "token=***"},
+        {"0123456789abcdefghijklmnopqrstuv", "token=0123\033[K456789abcdefghijklmnopqrst\033[muv\n", "token=***\n"},
+        {"with\ttab and\033[1m escape", "with\ttab and\033[1m escape", "***"},
+        {"\344", "nothing: \344", "nothing: ?"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        redact(rows[i].value);
+        GP_AUTO_FREE char *out = log_cleaned(rows[i].in);
+        assert_string_equal(out, rows[i].out);
+        log_close();
+    }
+}
+
 /* Values that have a text of their own, as those of ${env:..}: short ones in quotes, longer ones as words, long ones also
  * when they were cut; errors pass through it. */
 static void as_text(void **state) {
@@ -292,10 +314,10 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),     cmocka_unit_test(redacts),         cmocka_unit_test(as_text),
-        cmocka_unit_test(pieces),    cmocka_unit_test(forms),           cmocka_unit_test(errors),
-        cmocka_unit_test(urls),      cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets),
-        cmocka_unit_test(own_words),
+        cmocka_unit_test(parts),   cmocka_unit_test(redacts),   cmocka_unit_test(cleaned),
+        cmocka_unit_test(as_text), cmocka_unit_test(pieces),    cmocka_unit_test(forms),
+        cmocka_unit_test(errors),  cmocka_unit_test(urls),      cmocka_unit_test(lines_on_stderr),
+        cmocka_unit_test(secrets), cmocka_unit_test(own_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -384,6 +384,23 @@ static void parts_of_others_are_not_written_to(void **state) {
     }
 }
 
+/* A lock is written to before any file: it may be another name of a file of the user's. */
+static void a_lock_with_a_second_name_is_not_written_to(void **state) {
+    (void)state;
+    make_dir("s");
+    make_dir("t");
+    put("s/x", "1");
+    put("own", "mine");
+    GP_AUTO_FREE char *own = path_of("own"), *lock = path_of("t/.gpuprov-part.lock");
+    assert_int_equal(link(own, lock), 0);
+    struct gp_error err = {0};
+    if (copy("s", "t", 4096, NULL, &err) != 0) fail_msg("%s", err.msg);
+    GP_AUTO_STR struct str text = {0};
+    assert_int_equal(fs_read(own, 100, &text, NULL), 0);
+    assert_string_equal(text.s, "mine");
+    assert_false(fs_exists(lock));
+}
+
 /* The target folder itself, or one on the way to it, is such a link. */
 static void a_target_behind_a_link_of_others_is_refused(void **state) {
     (void)state;
@@ -501,6 +518,7 @@ int main(void) {
                                        TEST(links_that_lead_out_are_left_out),
                                        TEST(own_files_are_left_out_and_counted),
                                        TEST(parts_of_others_are_not_written_to),
+                                       TEST(a_lock_with_a_second_name_is_not_written_to),
                                        TEST(a_target_behind_a_link_of_others_is_refused),
                                        TEST(content_without_a_size_is_left_out),
                                        TEST(long_calls_have_a_beat),
