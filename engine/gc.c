@@ -124,9 +124,9 @@ static struct told hear_all(struct sweep *w, const struct stack *s) {
     return t;
 }
 
-static bool is_listed(const struct sweeps *among, const char *id) {
+static bool is_listed(const struct sweeps *among, const struct resource *r) {
     for (size_t k = 0; k < among->list.len; k++)
-        if (resource_list_has(&among->list.items[k].all, id)) return true;
+        if (resource_list_has(&among->list.items[k].all, r)) return true;
     return false;
 }
 
@@ -136,7 +136,7 @@ static int has_others(const struct sweep *w, const struct stack *s, bool *ret, s
     int r = journal_resources(w->e->journal, s->uid, &known, err);
     for (size_t i = 0; i < known.list.len; i++)
         if (alive(&known.list.items[i]) && resource_is_machine(&known.list.items[i]) &&
-            !is_listed(w->among, known.list.items[i].id))
+            !is_listed(w->among, &known.list.items[i]))
             *ret = true;
     return r;
 }
@@ -180,7 +180,7 @@ static bool any_left(const struct sweep *w, const struct resource_list *seen, co
         const struct resource *r = &of->list.items[i];
         if (!look_is_seen(w->run, r->provider, r->region)) return true;
         for (size_t k = 0; k < seen->list.len; k++)
-            if (strcmp(seen->list.items[k].id, r->id) == 0 && alive(&seen->list.items[k])) return true;
+            if (resource_same(&seen->list.items[k], r) && alive(&seen->list.items[k])) return true;
     }
     return false;
 }
@@ -278,13 +278,13 @@ static int sweep_uid(struct sweep *w, const struct resource *of, bool dry_run, s
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         if (!gc_fate_in_group(res, of)) continue;
-        bool ends = now.whole || resource_list_has(&now.some, res->id),
-             held = !ends && (later.whole || resource_list_has(&later.some, res->id));
+        bool ends = now.whole || resource_list_has(&now.some, res),
+             held = !ends && (later.whole || resource_list_has(&later.some, res));
         if (held) strv_add(&w->held, res->id);
         w->held_billed = w->held_billed || (held && res->billed);
         struct resource shown = *res; /* with the deadline that decides: its tag may have another */
         if (!ends && group.known_s > 0) shown.expires_s = group.known_s;
-        resource_list_add(ends && r == 0 && !resource_list_has(&down.left, res->id) ? &ret->ended : &ret->kept, &shown);
+        resource_list_add(ends && r == 0 && !resource_list_has(&down.left, res) ? &ret->ended : &ret->kept, &shown);
     }
     vec_free(&now.some.list);
     vec_free(&later.some.list);

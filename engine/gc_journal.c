@@ -35,10 +35,10 @@ static bool is_kept(const struct resource_list *l, const struct stack *s) {
     return false;
 }
 
-static void drop(struct resource_list *l, const char *id) {
+static void drop(struct resource_list *l, const struct resource *r) {
     size_t n = 0;
     for (size_t i = 0; i < l->list.len; i++) {
-        if (strcmp(l->list.items[i].id, id) == 0) resource_clear(&l->list.items[i]);
+        if (resource_same(&l->list.items[i], r)) resource_clear(&l->list.items[i]);
         else l->list.items[n++] = l->list.items[i];
     }
     l->list.len = n;
@@ -48,14 +48,13 @@ static void drop(struct resource_list *l, const char *id) {
 static void add_ended(const struct resource_list *known, const struct down_result *gone, struct gc_result *ret) {
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
-        if (!strv_has(&gone->asked, k->id) || resource_list_has(&gone->left, k->id) ||
-            resource_list_has(&ret->ended, k->id))
+        if (!strv_has(&gone->asked, k->id) || resource_list_has(&gone->left, k) || resource_list_has(&ret->ended, k))
             continue;
         resource_list_add(&ret->ended, k);
-        drop(&ret->kept, k->id);
+        drop(&ret->kept, k);
     }
     for (size_t i = 0; i < gone->left.list.len; i++)
-        if (!resource_list_has(&ret->kept, gone->left.list.items[i].id))
+        if (!resource_list_has(&ret->kept, &gone->left.list.items[i]))
             resource_list_add(&ret->kept, &gone->left.list.items[i]);
 }
 

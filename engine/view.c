@@ -126,19 +126,13 @@ static void mark_remembered(const struct run *run, struct stack_view *v) {
     }
 }
 
-static bool has_resource(const struct resource_list *l, const struct resource *r) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (str_eq(l->list.items[i].provider, r->provider) && str_eq(l->list.items[i].id, r->id)) return true;
-    return false;
-}
-
 bool view_has(const struct stack_view *v, const struct resource *r) {
     for (size_t i = 0; i < v->nodes.len; i++) {
         const struct node_view *n = &v->nodes.items[i];
         GP_AUTO_FREE char *place = place_of(r);
         if (str_eq(n->id, r->id) && str_eq(n->place, place)) return true;
     }
-    return has_resource(&v->others, r);
+    return resource_list_has(&v->others, r);
 }
 
 /* One that is no node of this uid: another stack's with the name, or a copy. */
@@ -167,7 +161,7 @@ static int add_unlisted(const struct run *run, struct stack_view *v, struct gp_e
     for (size_t i = 0; r == 0 && i < kept.list.len; i++) {
         const struct resource *k = &kept.list.items[i];
         bool node = k->kind == RES_INSTANCE || k->kind == RES_HOST;
-        if (!node && k->state != RES_GONE && !has_resource(&v->others, k)) resource_list_add(&v->others, k);
+        if (!node && k->state != RES_GONE && !resource_list_has(&v->others, k)) resource_list_add(&v->others, k);
     }
     return r;
 }

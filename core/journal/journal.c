@@ -341,8 +341,11 @@ int journal_stack_forget(struct journal *j, const char *uid, struct gp_error *er
 /* --- resources --- */
 
 int db_put_resource(struct journal *j, const struct resource *r, struct gp_error *err) {
-    /* RES_GONE is terminal: a late describe of the same id does not bring it back. */
-    GP_AUTO_FREE char *guard = xasprintf(" WHERE resources.state<>%d", (int)RES_GONE);
+    /* RES_GONE is terminal: a late describe of the same id does not bring it back. And a machine stays one, whatever
+     * else has its id. */
+    GP_AUTO_FREE char *guard =
+        xasprintf(" WHERE resources.state<>%d AND (resources.kind=excluded.kind OR resources.kind NOT IN (%d,%d))",
+                  (int)RES_GONE, (int)RES_INSTANCE, (int)RES_HOST);
     struct resource row = *r; /* borrows */
     row.gone_s = r->state == RES_GONE ? clock_wall_s() : 0;
     return upsert(j, &table_resources, "provider,id", guard, NULL, NULL, &row, err);

@@ -128,9 +128,13 @@ void resource_list_add(struct resource_list *to, const struct resource *r) {
     vec_push(&to->list, copy);
 }
 
-bool resource_list_has(const struct resource_list *l, const char *id) {
+bool resource_same(const struct resource *a, const struct resource *b) {
+    return a->kind == b->kind && strcmp(a->id, b->id) == 0 && strcmp(a->provider, b->provider) == 0;
+}
+
+bool resource_list_has(const struct resource_list *l, const struct resource *r) {
     for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, id) == 0) return true;
+        if (resource_same(&l->list.items[i], r)) return true;
     return false;
 }
 

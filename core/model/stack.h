@@ -114,7 +114,9 @@ void resource_set(char **field, const char *value); /* frees, copies; NULL becom
 void resource_clear(struct resource *r);
 void resource_copy(struct resource *to, const struct resource *from);
 void resource_list_add(struct resource_list *to, const struct resource *r); /* a copy */
-bool resource_list_has(const struct resource_list *l, const char *id);
+/* One thing at a provider: ids of different kinds may be alike where users choose one of them. */
+bool resource_same(const struct resource *a, const struct resource *b);
+bool resource_list_has(const struct resource_list *l, const struct resource *r);
 void resource_list_clear(struct resource_list *l);
 /* Whether a stack's claim can be of this kind: anybody can tag anything as one. */
 bool resource_may_claim(enum resource_kind k);

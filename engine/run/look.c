@@ -99,7 +99,7 @@ static void recognize(const struct resource_list *known, struct resource *r) {
     for (size_t i = 0; i < known->list.len; i++) {
         const struct resource *k = &known->list.items[i];
         bool hearsay = resource_is_machine(k) && k->ours == OURS_NOT; /* from the tags that it had once */
-        if (hearsay || strcmp(k->id, r->id) != 0) continue;
+        if (hearsay || !resource_same(k, r)) continue;
         resource_set(&r->owner, k->owner);
         resource_set(&r->stack, k->stack);
         resource_set(&r->uid, k->uid);
@@ -111,17 +111,32 @@ static void recognize(const struct resource_list *known, struct resource *r) {
     }
 }
 
-static bool is_known(const struct resource_list *l, const struct resource *r) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, r->id) == 0 && strcmp(l->list.items[i].provider, r->provider) == 0) return true;
+/* The journal has one resource of an id. Where users choose a name that is an id, somebody can choose that of another
+ * kind's. A machine keeps its id, then what the journal has, then what was listed first. */
+static bool has_id_of_another(const struct resource_list *journal, const struct resource_list *all, size_t at) {
+    const struct resource *r = &all->list.items[at];
+    if (resource_is_machine(r)) return false;
+    bool known = resource_list_has(journal, r);
+    for (size_t i = 0; !known && i < journal->list.len; i++)
+        if (str_eq(journal->list.items[i].id, r->id)) return true;
+    for (size_t i = 0; i < all->list.len; i++) {
+        const struct resource *o = &all->list.items[i];
+        if (o->kind == r->kind || strcmp(o->id, r->id) != 0) continue;
+        if (resource_is_machine(o) || (!known && (i < at || resource_list_has(journal, o)))) return true;
+    }
     return false;
+}
+
+static void set_aside_same_id(struct resource *r) {
+    resource_set(&r->unreadable, "it has the id of another resource");
+    resource_set(&r->uid, "");
 }
 
 /* Several entries of one resource: a list of pages may have it twice, with two states. Alive counts. */
 static bool replaces_gone(struct resource_list *l, struct resource *r) {
     for (size_t i = 0; r->state != RES_GONE && i < l->list.len; i++) {
         struct resource *was = &l->list.items[i];
-        if (was->state != RES_GONE || strcmp(was->id, r->id) != 0 || strcmp(was->provider, r->provider) != 0) continue;
+        if (was->state != RES_GONE || !resource_same(was, r)) continue;
         resource_clear(was);
         *was = *r;
         return true;
@@ -142,6 +157,8 @@ static void set_aside_renamed(const struct list_req *req, struct resource *r) {
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run_look *look, const struct list_req *req, const struct resource_list *journal,
                      const char *account, struct resource_list *all, struct resource_list *ret) {
+    bool *same_id = xcalloc(all->list.len + 1, sizeof *same_id);
+    for (size_t i = 0; i < all->list.len; i++) same_id[i] = has_id_of_another(journal, all, i);
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
         recognize(journal, r); /* also what belongs to another stack by the journal, whatever its tags say */
@@ -149,13 +166,15 @@ static void sort_out(struct run_look *look, const struct list_req *req, const st
         resource_set(&r->account, account);
         r->claim = r->claim && resource_may_claim(r->kind);
         set_aside_renamed(req, r);
+        if (same_id[i]) set_aside_same_id(r);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
         if (r->uid[0] != '\0' && mine && replaces_gone(ret, r)) continue;
-        if (r->uid[0] != '\0' && mine && !is_known(ret, r)) vec_push(&ret->list, *r);
-        else if (r->uid[0] == '\0' && r->state != RES_GONE && !is_known(&look->unreadable, r))
+        if (r->uid[0] != '\0' && mine && !resource_list_has(ret, r)) vec_push(&ret->list, *r);
+        else if (r->uid[0] == '\0' && r->state != RES_GONE && !resource_list_has(&look->unreadable, r))
             vec_push(&look->unreadable.list, *r);
         else resource_clear(r);
     }
+    free(same_id);
     vec_free(&all->list);
 }
 
@@ -405,9 +424,7 @@ static void keep_unseen(struct run *run, struct resource_list *before) {
         struct resource *r = &before->list.items[i];
         const struct look *there = coverage_find(&run->look.covered, r->provider, r->region);
         bool again = there != NULL && there->checked;
-        for (size_t k = 0; !again && k < run->look.unreadable.list.len; k++)
-            again = strcmp(run->look.unreadable.list.items[k].id, r->id) == 0;
-        if (again) resource_clear(r);
+        if (again || resource_list_has(&run->look.unreadable, r)) resource_clear(r);
         else vec_push(&run->look.unreadable.list, *r);
     }
     vec_free(&before->list);

@@ -171,7 +171,7 @@ static int look_at_resources(const struct run *run, const struct provider *p, co
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         if (strcmp(k->provider, p->ops->name) != 0) continue;
-        bool same = str_eq(k->account, p->account) || (seen != NULL && resource_list_has(seen, k->id));
+        bool same = str_eq(k->account, p->account) || (seen != NULL && resource_list_has(seen, k));
         e->shown = e->shown || (p->account_is_key && same);
         if (e->what != NULL || k->state == RES_GONE || is_account(p, k->account)) continue;
         e->what = xstrdup(k->id);

@@ -263,7 +263,7 @@ static int apply_to_machines(struct run *run, struct gp_error *err) {
     }
     for (int i = 0; i < run->n_nodes; i++) /* so that the bootstrap proves it */
         for (size_t k = 0; run->nodes[i].exists && k < known.list.len; k++)
-            if (strcmp(known.list.items[k].id, run->nodes[i].res.id) == 0)
+            if (resource_same(&known.list.items[k], &run->nodes[i].res))
                 run->nodes[i].res.ends_itself = known.list.items[k].ends_itself;
     if (r == 0 && run->moved_expires_s != 0) r = deadline_tag(run, err);
     if (r != 0 || run->moved_expires_s == 0) return r;

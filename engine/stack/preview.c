@@ -7,12 +7,6 @@
 #include "engine/run/look.h"
 #include "engine/run/run_node.h"
 
-static bool listed(const struct resource_list *l, const struct resource *r) {
-    for (size_t i = 0; i < l->list.len; i++)
-        if (str_eq(l->list.items[i].id, r->id) && str_eq(l->list.items[i].provider, r->provider)) return true;
-    return false;
-}
-
 int preview_list(struct run *run, struct resource_list *ret, struct gp_error *err) {
     GP_AUTO_RESOURCES struct resource_list known = {0};
     for (int i = 0; i < run->n_nodes; i++)
@@ -23,7 +17,7 @@ int preview_list(struct run *run, struct resource_list *ret, struct gp_error *er
     for (size_t i = 0; i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
         bool unseen = k->state != RES_GONE && !look_is_seen(run, k->provider, k->region);
-        if (unseen && !listed(ret, k)) resource_list_add(ret, k);
+        if (unseen && !resource_list_has(ret, k)) resource_list_add(ret, k);
     }
     return r;
 }

@@ -236,9 +236,7 @@ static int not_listed_yet(struct run *run, const struct resource_list *seen, boo
         bool recent = k->created_s == 0 || run_cloud_s(run, k->provider) - k->created_s < LAG_MAX_AGE_S;
         if (!resource_is_machine(k) || k->state == RES_GONE || !recent || !look_is_seen(run, k->provider, k->region))
             continue;
-        bool there = false;
-        for (size_t s = 0; s < seen->list.len; s++) there = there || strcmp(seen->list.items[s].id, k->id) == 0;
-        *ret = *ret || !there;
+        *ret = *ret || !resource_list_has(seen, k);
     }
     return r;
 }

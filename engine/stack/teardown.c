@@ -167,7 +167,7 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen, st
     struct resource_list missing = {0};
     for (size_t i = 0; r == 0 && i < known.list.len; i++)
         if (alive(&known.list.items[i]) && !is_hearsay(&known.list.items[i]) &&
-            !resource_list_has(seen, known.list.items[i].id) &&
+            !resource_list_has(seen, &known.list.items[i]) &&
             look_allows(run->e, known.list.items[i].provider, known.list.items[i].region))
             vec_push(&missing.list, known.list.items[i]); /* borrowed */
     if (r == 0 && missing.list.len > 0) {
@@ -181,9 +181,9 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen, st
     return r;
 }
 
-static bool lives(const struct resource_list *seen, const char *id) {
+static bool lives(const struct resource_list *seen, const struct resource *r) {
     for (size_t i = 0; i < seen->list.len; i++)
-        if (strcmp(seen->list.items[i].id, id) == 0 && alive(&seen->list.items[i])) return true;
+        if (resource_same(&seen->list.items[i], r) && alive(&seen->list.items[i])) return true;
     return false;
 }
 
@@ -206,14 +206,14 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
-        if (lives(seen, k->id)) continue;
+        if (lives(seen, k)) continue;
         if (!look_is_seen(run, k->provider, k->region)) { /* its absence from the list proves nothing */
-            if (alive(k) && !resource_list_has(seen, k->id)) resource_list_add(&t->ret->left, k);
+            if (alive(k) && !resource_list_has(seen, k)) resource_list_add(&t->ret->left, k);
             continue;
         }
         strv_add(&absent, k->id);
         if (!settled || !strv_has(&t->absent, k->id)) {
-            if (alive(k) && !resource_list_has(seen, k->id)) resource_list_add(&t->ret->left, k);
+            if (alive(k) && !resource_list_has(seen, k)) resource_list_add(&t->ret->left, k);
             continue;
         }
         engine_note_resource(run->e, k, false);

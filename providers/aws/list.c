@@ -231,7 +231,7 @@ static int list_by_id(struct aws *a, const char *region, const struct resource_l
         aws_param(&body, "Filter.1.Name", "instance-id");
         for (; i < known->list.len && n < IDS_MAX; i++) {
             const struct resource *k = &known->list.items[i];
-            if (k->kind != RES_INSTANCE || !str_eq(k->region, region) || resource_list_has(ret, k->id)) continue;
+            if (k->kind != RES_INSTANCE || !str_eq(k->region, region) || resource_list_has(ret, k)) continue;
             if (form_ec2_id(k->id, "i-")) aws_paramf(&body, k->id, "Filter.1.Value.%zu", ++n);
         }
         if (n > 0)
@@ -248,7 +248,7 @@ static int list_by_uid(struct aws *a, const char *region, const struct list_req 
     int r = aws_list_instances(a, region, &w, &all, err);
     for (size_t i = 0; r == 0 && i < all.list.len; i++) {
         struct resource copy = {0};
-        if (resource_list_has(ret, all.list.items[i].id)) continue;
+        if (resource_list_has(ret, &all.list.items[i])) continue;
         resource_copy(&copy, &all.list.items[i]);
         vec_push(&ret->list, copy);
     }

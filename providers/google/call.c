@@ -126,13 +126,32 @@ static int result_of(const json_t *operation, const char *what, struct gp_error 
     return cloud_fail(err, what, &said, cloud_error_find(google_errors, google_error_count, &said));
 }
 
-int google_wait(struct google *g, const char *zone, const json_t *operation, const char *what, struct gp_error *err) {
+static int64_t end_of(const json_t *operation) {
+    int64_t at = 0;
+    return time_parse_utc(json_str(operation, "endTime", ""), &at) ? at : 0;
+}
+
+static int ended(const json_t *operation, const char *what, int64_t *ret_end_s, struct gp_error *err) {
+    if (ret_end_s != NULL) *ret_end_s = end_of(operation);
+    return result_of(operation, what, err);
+}
+
+int google_operation_end(struct google *g, const char *zone, const char *name, int64_t *ret, struct gp_error *err) {
+    GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_FREE char *url = google_url(g, "zones/%s/operations/%s", zone, name);
+    int r = google_call(g, "google zoneOperations.get", "GET", url, NULL, REST_MISSING, &reply, err);
+    *ret = r == 0 && reply.status != 404 ? end_of(reply.json) : 0;
+    return r;
+}
+
+int google_wait(struct google *g, const char *zone, const json_t *operation, const char *what, int64_t *ret_end_s,
+                struct gp_error *err) {
     const char *name = google_operation_name(operation);
     int64_t until = clock_deadline(GOOGLE_WAIT_MS), pause = POLL_FIRST_MS;
     if (name == NULL) return gp_fail(err, GP_EUNKNOWN, "%s: the reply is not an operation: check the endpoint", what);
     GP_AUTO_FREE char *url = zone != NULL ? google_url(g, "zones/%s/operations/%s", zone, name)
                                           : google_url(g, "global/operations/%s", name);
-    if (strcmp(json_str(operation, "status", ""), "DONE") == 0) return result_of(operation, what, err);
+    if (strcmp(json_str(operation, "status", ""), "DONE") == 0) return ended(operation, what, ret_end_s, err);
     for (;; pause = GP_MIN(pause * 2, (int64_t)POLL_MAX_MS)) {
         GP_AUTO_REST struct rest_reply reply = {0};
         struct gp_error why = {0};
@@ -140,7 +159,7 @@ int google_wait(struct google *g, const char *zone, const json_t *operation, con
             return gp_fail(err, GP_EUNKNOWN, "%s: cancelled while Google works on it", what);
         if (google_call(g, what, "GET", url, NULL, 0, &reply, &why) != 0)
             return gp_fail(err, GP_EUNKNOWN, "%s: its operation could not be read: %.300s", what, why.msg);
-        if (strcmp(json_str(reply.json, "status", ""), "DONE") == 0) return result_of(reply.json, what, err);
+        if (strcmp(json_str(reply.json, "status", ""), "DONE") == 0) return ended(reply.json, what, ret_end_s, err);
         if (clock_left_ms(until) == 0)
             return gp_fail(err, GP_EUNKNOWN, "%s: Google has not finished it in %d minutes", what,
                            GOOGLE_WAIT_MS / 60000);

@@ -133,7 +133,9 @@ static bool is_placed(const struct resource *r) {
 static int find(void *ctx, const struct intent *in, struct resource_list *seen, struct gp_error *err) {
     const struct launching *l = ctx;
     GP_AUTO_GOOGLE_MADE struct google_made all = {0};
-    int r = google_read_back(l->g, l->stack, in, &all, err);
+    bool named = in->operation != NULL && google_name_valid(in->operation);
+    int r = named ? google_operation_end(l->g, in->zone, in->operation, &all.until_s, err) : 0;
+    if (r == 0) r = google_read_back(l->g, l->stack, in, &all, err);
     for (size_t i = 0; r == 0 && i < all.nodes.list.len; i++)
         if (is_placed(&all.nodes.list.items[i])) resource_list_add(seen, &all.nodes.list.items[i]);
     return r;
@@ -172,8 +174,10 @@ static int check_made(struct launching *l, const struct intent *in, const struct
     return r;
 }
 
-static int take_nodes(struct launching *l, const struct intent *in, struct resource_list *made, struct gp_error *err) {
-    GP_AUTO_GOOGLE_MADE struct google_made all = {0};
+/* end_s: of the operation. */
+static int take_nodes(struct launching *l, const struct intent *in, int64_t end_s, struct resource_list *made,
+                      struct gp_error *err) {
+    GP_AUTO_GOOGLE_MADE struct google_made all = {.until_s = end_s};
     struct gp_error why = {0};
     size_t placed = 0;
     int r = google_read_back(l->g, l->stack, in, &all, &why);
@@ -225,7 +229,8 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
     /* Google launches whether or not the journal can note the operation, or has a tombstone by now. The nodes are found
      * without it; when they cannot be recorded either, that error names them. */
     if (name != NULL) (void)journal_intent_operation(g->journal, in->id, name, NULL);
-    if (r == 0) r = google_wait(g, in->zone, sent[0].reply.json, what, &why);
+    int64_t end_s = 0;
+    if (r == 0) r = google_wait(g, in->zone, sent[0].reply.json, what, &end_s, &why);
     bool accepted = name != NULL;
     if (both) members = end_members(l, in, &rule, &sent[1], r, &refused);
     rest_reply_clear(&sent[0].reply);
@@ -234,7 +239,7 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
         if (err != NULL) *err = refused;
         return members;
     }
-    if (r == 0) return take_nodes(l, in, made, err);
+    if (r == 0) return take_nodes(l, in, end_s, made, err);
     /* A repeated request is answered by its requestId while Google knows it. */
     *ret_taken = r == -GP_EEXISTS;
     if (r != -GP_EUNKNOWN && r != -GP_EEXISTS && accepted && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;

@@ -168,7 +168,7 @@ static int tag_one(struct google *g, const struct resource *r, const struct late
         GP_AUTO_JSON json_t *body = json_pack("{s:o, s:s}", "labels", with_tags(json_at(is.json, "labels"), tags, n),
                                               "labelFingerprint", json_str(is.json, "labelFingerprint", ""));
         rc = google_call(g, "google instances.setLabels", "POST", set, body, 0, &done, &e);
-        if (rc == 0) rc = google_wait(g, r->zone, done.json, "google instances.setLabels", &e);
+        if (rc == 0) rc = google_wait(g, r->zone, done.json, "google instances.setLabels", NULL, &e);
         if (rc != -GP_EBUSY) break; /* else another one wrote labels meanwhile */
     }
     if (rc != 0 && err != NULL) *err = e;

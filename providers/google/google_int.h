@@ -81,7 +81,11 @@ int google_call(struct google *g, const char *what, const char *method, const ch
                 unsigned flags, struct rest_reply *ret, struct gp_error *err);
 /* Waits for the operation in a reply. zone NULL: a global one. -GP_EUNKNOWN: it is not done in time. */
 #define GOOGLE_WAIT_MS (5 * 60 * 1000)
-int google_wait(struct google *g, const char *zone, const json_t *operation, const char *what, struct gp_error *err);
+/* ret_end_s: when Google ended it, or NULL; 0: not known. */
+int google_wait(struct google *g, const char *zone, const json_t *operation, const char *what, int64_t *ret_end_s,
+                struct gp_error *err);
+/* When an operation of the zone ended. 0: Google has forgotten it, or it is not over. */
+int google_operation_end(struct google *g, const char *zone, const char *name, int64_t *ret, struct gp_error *err);
 /* The name of an operation; NULL: the reply is not one. */
 const char *google_operation_name(const json_t *operation);
 /* Every page of a list, or of several side by side with rest_pages_many. what and url are borrowed until then. */
@@ -269,6 +273,9 @@ int64_t google_ends_s(const json_t *item);
 
 /* --- the nodes of one launch (read_back.c) --- */
 struct google_made {
+    int64_t
+        until_s; /* set by the caller: when the launch's operation ended, wall; 0: not known. An instance of that name
+                        which was made later is somebody else's: the launch's own is gone */
     struct resource_list nodes; /* in any state, with the launch's identity, whatever their labels are */
     struct strv late;           /* their ids where Google does not delete them at the launch's deadline */
 };

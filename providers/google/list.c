@@ -10,7 +10,7 @@
 
 static bool has_id(const struct resource_list *l, const struct resource *r) {
     for (size_t i = 0; i < l->list.len; i++)
-        if (strcmp(l->list.items[i].id, r->id) == 0 && str_eq(l->list.items[i].zone, r->zone)) return true;
+        if (resource_same(&l->list.items[i], r) && str_eq(l->list.items[i].zone, r->zone)) return true;
     return false;
 }
 

@@ -38,6 +38,10 @@ static int take(struct reading *r, const json_t *item, struct gp_error *err) {
         resource_clear(&one);
         return rc;
     }
+    if (r->out->until_s > 0 && one.created_s > r->out->until_s) {
+        resource_clear(&one);
+        return 0;
+    }
     if (google_ends_s(item) != r->in->deadline_s) strv_add(&r->out->late, name);
     launched_identify(r->in, r->stack, index, &one);
     json_object_del(r->names, name);

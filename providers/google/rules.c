@@ -182,7 +182,7 @@ int google_rule_begin(struct google *g, const struct google_new_rule *n, struct 
 int google_rule_end(struct google *g, struct google_rule_call *c, struct rest_result *sent, struct google_rule *ret,
                     struct gp_error *err) {
     struct resource one = {0};
-    int r = sent->rc == 0 ? google_wait(g, NULL, sent->reply.json, INSERT, &sent->err) : sent->rc;
+    int r = sent->rc == 0 ? google_wait(g, NULL, sent->reply.json, INSERT, NULL, &sent->err) : sent->rc;
     google_rule_resource(&c->rule, &one);
     r = cloud_thing_created(g->journal, &c->in, r, &one, &sent->err, err);
     resource_clear(&one);
@@ -215,7 +215,7 @@ int google_rule_patch(struct google *g, const struct google_rule *r, const struc
     json_object_del(body, "direction"); /* it cannot be changed */
     json_object_set_new(body, "name", json_string(r->name));
     rc = google_call(g, "google firewalls.patch", "PATCH", url, body, 0, &reply, err);
-    if (rc == 0) rc = google_wait(g, NULL, reply.json, "google firewalls.patch", err);
+    if (rc == 0) rc = google_wait(g, NULL, reply.json, "google firewalls.patch", NULL, err);
     return rc != 0 ? gp_wrap(err, "could not update the rule %s", r->name) : 0;
 }
 

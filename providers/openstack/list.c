@@ -230,8 +230,8 @@ static void set_public(struct resource_list *nodes, const struct resource_list *
         struct resource *n = &nodes->list.items[i];
         for (size_t k = 0; n->kind == RES_INSTANCE && k < addresses->list.len; k++) {
             const struct resource *a = &addresses->list.items[k];
-            bool its = str_eq(a->uid, n->uid) && str_eq(a->owner, n->owner) && a->slot == n->slot &&
-                       a->private_ip[0] != '\0' && str_eq(a->private_ip, n->private_ip);
+            bool its = n->public_ip[0] == '\0' && str_eq(a->uid, n->uid) && str_eq(a->owner, n->owner) &&
+                       a->slot == n->slot && a->private_ip[0] != '\0' && str_eq(a->private_ip, n->private_ip);
             if (its) resource_set(&n->public_ip, a->public_ip);
         }
     }

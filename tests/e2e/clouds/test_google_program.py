@@ -150,6 +150,34 @@ def test_a_machine_with_a_nodes_name_in_another_zone(cloud, tmp_path):
     assert list(cloud.instances) == [("us-central1-a", name)]
 
 
+def test_a_machine_with_the_name_of_a_lost_launchs_node(cloud, tmp_path):
+    """The reply was lost, the cloud took the spot instance back, and a colleague made one of that name with its labels and
+    metadata: Google made it after the launch's operation had ended. Within the time in which the request can be repeated
+    the launch stays open; later it counts as one without machines."""
+    spec, gpuprov = spec_of(tmp_path, nodes=1, offer={"market": "spot"}), Machine(cloud, tmp_path)
+    cloud.rule("POST .*bulkInsert", "drop_after", times=None)
+    gpuprov("up", spec, code=8)
+    [((zone, name), vm)] = cloud.instances.items()
+    theirs = copy.deepcopy(vm)
+    theirs["item"].update(id=str(int(vm["item"]["id"]) + 1), status="RUNNING",
+                          creationTimestamp=time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(time.time() + 60)))
+    theirs["item"]["networkInterfaces"][0]["accessConfigs"][0]["natIP"] = "127.77.9.9"
+    with cloud.lock:
+        cloud.instances = {(zone, name): theirs}
+        cloud.rules.clear()
+    said = gpuprov("up", spec, code=8)
+    assert "its nodes are not listed yet" in said and "127.77.9.9" not in said, said
+    with contextlib.closing(sqlite3.connect(tmp_path / "state/journal.db")) as db, db:
+        assert db.execute("SELECT count(*) FROM resources WHERE kind=0 AND ours<>0").fetchone() == (0,)
+        db.execute("UPDATE intents SET created_s=created_s-7200")
+    said = gpuprov("up", spec, code=6)
+    own = {n for _, n in cloud.instances} - {name}
+    assert len(own) == 1 and "127.77.9.9" not in said, said
+    assert status_of(gpuprov)["nodes"][0]["id"].split("/")[0] in own
+    gpuprov("down", "train")
+    assert not cloud.instances
+
+
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_journal_of_an_older_build(cloud, tmp_path, edited):
     """Its ids are names. The machines are found by them, also with labels that somebody changed, each once."""
