@@ -294,7 +294,8 @@ static int place_open(const struct place *p, const char *path, int flags, unsign
     flags |= O_WRONLY | O_NOCTTY | O_CLOEXEC;
     bool nameless = !p->there && p->own != NULL; /* of this process, or of one that the user may write to */
     if (nameless) {
-        *ret = open(p->own, flags & ~O_CREAT);
+        flags &= ~O_CREAT;
+        *ret = open(p->own, flags);
     } else if (p->dir < 0) {
         errno = -p->dir;
     } else {

@@ -14,6 +14,29 @@ static bool has_id(const struct resource_list *l, const struct resource *r) {
     return false;
 }
 
+/* An instance's boot disk has its name, and ends with it. */
+static bool is_of_listed(const struct resource_list *l, const struct resource *disk) {
+    GP_AUTO_FREE char *name = disk->kind == RES_VOLUME ? google_id_name(disk->id) : NULL;
+    for (size_t i = 0; name != NULL && i < l->list.len; i++) {
+        const struct resource *r = &l->list.items[i];
+        GP_AUTO_FREE char *its = r->kind == RES_INSTANCE ? google_id_name(r->id) : NULL;
+        if (its != NULL && strcmp(its, name) == 0 && str_eq(r->zone, disk->zone)) return true;
+    }
+    return false;
+}
+
+static void drop_boot_disks(struct resource_list *l) {
+    bool *drop = xcalloc(l->list.len + 1, sizeof *drop);
+    size_t n = 0;
+    for (size_t i = 0; i < l->list.len; i++) drop[i] = is_of_listed(l, &l->list.items[i]);
+    for (size_t i = 0; i < l->list.len; i++) {
+        if (drop[i]) resource_clear(&l->list.items[i]);
+        else l->list.items[n++] = l->list.items[i];
+    }
+    l->list.len = n;
+    free(drop);
+}
+
 /* --- one aggregated list --- */
 
 struct listing {
@@ -52,7 +75,8 @@ static int on_scope(struct listing *l, const char *scope, const json_t *part, st
         /* A disk of a region (not of a zone) is never gpuprov's. */
         if (!str_starts(scope, "zones/")) continue;
         int rc = l->read(item, &r, err);
-        if (rc == 0 && google_is_wanted(&r, l->wanted) && !has_id(l->out, &r)) vec_push(&l->out->list, r);
+        bool wanted = rc == 0 && google_is_wanted(&r, l->wanted);
+        if (wanted && !has_id(l->out, &r)) vec_push(&l->out->list, r);
         else resource_clear(&r);
         if (rc != 0) return rc;
     }
@@ -255,6 +279,7 @@ static int list_all(struct google *g, const struct list_req *req, struct resourc
         if (r == 0 && all.kinds[i] != NULL) r = take_kind(all.kinds[i], seen, err);
     }
     if (r == 0) r = list_known(g, req, ret, err);
+    drop_boot_disks(ret);
     reading_clear(&all);
     return r;
 }
