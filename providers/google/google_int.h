@@ -273,9 +273,9 @@ int64_t google_ends_s(const json_t *item);
 
 /* --- the nodes of one launch (read_back.c) --- */
 struct google_made {
-    int64_t
-        until_s; /* set by the caller: when the launch's operation ended, wall; 0: not known. An instance of that name
-                        which was made later is somebody else's: the launch's own is gone */
+    /* Set by the caller: when the launch's operation ended, wall; 0: not known. An instance of that name which was made
+     * later is somebody else's: the launch's own is gone. */
+    int64_t until_s;
     struct resource_list nodes; /* in any state, with the launch's identity, whatever their labels are */
     struct strv late;           /* their ids where Google does not delete them at the launch's deadline */
 };
