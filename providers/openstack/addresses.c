@@ -64,7 +64,7 @@ static void take_tags(const struct resource *from, struct resource *to) {
 
 static int on_address(void *ctx, const json_t *item, struct gp_error *err) {
     struct listing *l = ctx;
-    struct resource r;
+    struct resource r = {0};
     bool ours = false;
     if (l->ports != NULL && !strv_has(l->ports, json_str(item, "port_id", ""))) return 0;
     int rc = address_read(item, l->region, l->o, &r, &ours, err);
