@@ -277,15 +277,23 @@ static size_t word_len(const char *p) {
     }
 }
 
+/* The word that was looked at last: many URLs may stand in a long one. */
+struct word {
+    const char *end, *at; /* at: its last '@'; NULL: none */
+};
+
 /* Bytes of the password in a URL whose user begins at p, behind "://"; 0: it has none. *ret_at: where, from p. What
  * looks like a port is part of one if an '@' follows: hiding too much of a word is better than showing a secret. */
-static size_t url_password(const char *text, const char *p, size_t *ret_at) {
+static size_t url_password(const char *text, const char *p, struct word *w, size_t *ret_at) {
     if (p - text < 3 || memcmp(p - 3, "://", 3) != 0) return 0;
-    size_t end = word_len(p);
-    const char *colon = memchr(p, ':', GP_MIN(end, strcspn(p, "/?#"))), *at = memrchr(p, '@', end);
-    if (colon == NULL || at == NULL || at <= colon + 1) return 0;
+    if (w->end == NULL || p >= w->end) {
+        size_t n = word_len(p);
+        *w = (struct word){p + n, memrchr(p, '@', n)};
+    }
+    const char *colon = memchr(p, ':', GP_MIN((size_t)(w->end - p), strcspn(p, "/?#")));
+    if (colon == NULL || w->at == NULL || w->at <= colon + 1) return 0;
     *ret_at = (size_t)(colon + 1 - p);
-    return (size_t)(at - colon - 1);
+    return (size_t)(w->at - colon - 1);
 }
 
 /* The bytes from `at` on that are kept: those of a sentence that begins there. */
@@ -335,8 +343,9 @@ char *log_redacted(const char *text) {
     const char *kept_to = text;
     const char *password = NULL;
     size_t password_len = 0;
+    struct word word = {0};
     for (const char *p = text; *p != '\0';) {
-        size_t at = 0, n_password = url_password(text, p, &at);
+        size_t at = 0, n_password = url_password(text, p, &word, &at);
         if (n_password > 0) {
             password = p + at;
             password_len = n_password;

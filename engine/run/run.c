@@ -6,6 +6,7 @@
 
 #include "base/form.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
@@ -72,6 +73,7 @@ int run_read_secrets(struct run *run, struct gp_error *err) {
         run->n_secrets = i + 1;
         int r = spec_secret_read(s, run->spec->path, &run->secrets[i].value, err);
         if (r != 0) return r;
+        log_redact(&run->secrets[i].value); /* the node gets it: its replies are foreign */
     }
     return 0;
 }

@@ -49,6 +49,20 @@ static void redacts(void **state) {
     assert_string_equal(out, "hunter2"); /* forgotten */
 }
 
+/* A reply of a hostile service: the time grows with its length, not with the square of it. */
+static void a_long_word_of_urls(void **state) {
+    (void)state;
+    enum { TIMES = 1 << 20 };
+    GP_AUTO_STR struct str text = {0};
+    for (int i = 0; i < TIMES; i++) str_add(&text, "://");
+    GP_AUTO_FREE char *out = log_redacted(text.s);
+    assert_string_equal(out, text.s);
+    str_add(&text, "u:secret@h ://v:other@h");
+    GP_AUTO_FREE char *with = log_redacted(text.s);
+    assert_null(strstr(with, "secret"));
+    assert_null(strstr(with, "other"));
+}
+
 /* Foreign output is cleaned before values are looked for, and what cleaning makes of a value is one of its forms. */
 static void cleaned(void **state) {
     (void)state;
@@ -314,10 +328,10 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),   cmocka_unit_test(redacts),   cmocka_unit_test(cleaned),
-        cmocka_unit_test(as_text), cmocka_unit_test(pieces),    cmocka_unit_test(forms),
-        cmocka_unit_test(errors),  cmocka_unit_test(urls),      cmocka_unit_test(lines_on_stderr),
-        cmocka_unit_test(secrets), cmocka_unit_test(own_words),
+        cmocka_unit_test(parts),           cmocka_unit_test(redacts), cmocka_unit_test(a_long_word_of_urls),
+        cmocka_unit_test(cleaned),         cmocka_unit_test(as_text), cmocka_unit_test(pieces),
+        cmocka_unit_test(forms),           cmocka_unit_test(errors),  cmocka_unit_test(urls),
+        cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets), cmocka_unit_test(own_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
