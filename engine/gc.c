@@ -204,7 +204,8 @@ static int end_some(struct sweep *w, const struct resource_list *what, struct gp
                         what->list.items[0].id);
     }
     for (size_t i = 0; r == 0 && i < what->list.len; i++)
-        r = journal_resource_gone(w->e->journal, what->list.items[i].provider, what->list.items[i].id, err);
+        r = journal_resource_gone(w->e->journal, what->list.items[i].provider, what->list.items[i].kind,
+                                  what->list.items[i].id, err);
     return r;
 }
 

@@ -201,7 +201,8 @@ int images_destroy(struct run *run, struct provider *p, const struct resource_li
     }
     for (size_t i = 0; r == 0 && i < what->list.len; i++)
         if (what->list.items[i].kind == RES_IMAGE)
-            r = journal_resource_gone(run->e->journal, p->ops->name, what->list.items[i].id, err);
+            r = journal_resource_gone(run->e->journal, p->ops->name, what->list.items[i].kind, what->list.items[i].id,
+                                      err);
     return r;
 }
 

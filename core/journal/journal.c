@@ -375,14 +375,16 @@ int journal_resources(struct journal *j, const char *uid, struct resource_list *
     return r;
 }
 
-int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err) {
+int journal_resource_gone(struct journal *j, const char *provider, enum resource_kind kind, const char *id,
+                          struct gp_error *err) {
     pthread_mutex_lock(&j->lock);
     sqlite3_stmt *s = db_prepare(j, "UPDATE resources SET state=?1, billed=0, gone_s=CASE WHEN state=?1 THEN gone_s "
-                                    "ELSE ?2 END WHERE provider=?3 AND id=?4");
+                                    "ELSE ?2 END WHERE provider=?3 AND id=?4 AND kind=?5");
     if (s != NULL) sqlite3_bind_int(s, 1, (int)RES_GONE);
     if (s != NULL) sqlite3_bind_int64(s, 2, clock_wall_s());
     db_bind_text(s, 3, provider);
     db_bind_text(s, 4, id);
+    if (s != NULL) sqlite3_bind_int(s, 5, (int)kind);
     int r = db_step_done(j, s, "mark a resource as gone", err);
     pthread_mutex_unlock(&j->lock);
     return r;

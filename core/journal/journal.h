@@ -77,8 +77,10 @@ int journal_intents(struct journal *j, const char *uid, unsigned states, struct 
 /* --- resources --- */
 int journal_resource_put(struct journal *j, const struct resource *r, struct gp_error *err);
 int journal_resources(struct journal *j, const char *uid, struct resource_list *ret, struct gp_error *err);
-/* Marks a resource as gone. Gone is terminal: a later put of the same id does not change it. */
-int journal_resource_gone(struct journal *j, const char *provider, const char *id, struct gp_error *err);
+/* Marks a resource as gone, if the record of that id is of that kind. Gone is terminal: a later put of the same id does
+ * not change it. */
+int journal_resource_gone(struct journal *j, const char *provider, enum resource_kind kind, const char *id,
+                          struct gp_error *err);
 
 /* --- nodes: the phase of each slot, for resuming --- */
 struct node_record {

@@ -219,7 +219,7 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
         engine_note_resource(run->e, k, false);
         if (!alive(k)) continue;
         report_gone(t, k);
-        r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->id, &why), &why);
+        r = ending_wrote(run, journal_resource_gone(run->e->journal, k->provider, k->kind, k->id, &why), &why);
     }
     if (r != 0 && why.code != GP_OK && err != NULL) *err = why;
     strv_clear(&t->absent);

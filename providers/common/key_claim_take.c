@@ -54,7 +54,7 @@ static void forget(struct key_claims *all) {
 /* Deletes a key of ours that does not count. */
 static int withdraw(struct key_claimer *k, const char *id, struct gp_error *err) {
     int r = k->ops->remove(k->ctx, id, err);
-    return r == 0 ? journal_resource_gone(k->journal, k->ops->provider, id, err) : r;
+    return r == 0 ? journal_resource_gone(k->journal, k->ops->provider, RES_KEY_PAIR, id, err) : r;
 }
 
 /* One request for the intent. -GP_EUNKNOWN: the intent stays open. */

@@ -529,7 +529,7 @@ static int ssh_destroy(struct provider *p, const struct resource_list *what, str
         const struct resource *k = &what->list.items[i];
         if (k->kind != RES_HOST) continue;
         struct gp_error why = {0};
-        int r = journal_resource_gone(s->journal, "ssh", k->id, &why);
+        int r = journal_resource_gone(s->journal, "ssh", k->kind, k->id, &why);
         if (r == 0) strv_add(&s->released, k->id);
         if (r == 0 || worst != 0) continue;
         worst = r;

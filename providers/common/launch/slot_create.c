@@ -96,7 +96,7 @@ static void refused(struct slots *all, struct slot *s) {
             note_billed(all, s->out.made.id, "failed and could not be removed", &why);
             return;
         }
-        if (journal_resource_gone(all->c->journal, all->c->ops->provider, s->out.made.id, &why) != 0)
+        if (journal_resource_gone(all->c->journal, all->c->ops->provider, s->out.made.kind, s->out.made.id, &why) != 0)
             note_billed(all, s->out.made.id, "is being removed, but that could not be recorded", &why);
     }
     if (journal_intent_end(all->c->journal, s->in->id, INTENT_FAILED, s->out.err.detail, &why) == 0) s->ended = true;

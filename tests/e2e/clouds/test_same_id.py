@@ -55,3 +55,28 @@ def test_gc_sees_the_node_behind_a_key_pair_that_is_listed_first(tmp_path, at_cl
     out, err = p.communicate(timeout=100)
     assert id in out + err and p.returncode == 0, out + err
     assert ("1 node" in out + err or over) and (set(cloud.instances) == (set() if over else {id})), out + err
+
+
+def test_gc_of_another_owner_forgets_no_node(tmp_path, at_cloud, cloud):
+    """Two owners have one journal. `gc` for one of them ends an expired key pair of that owner, whose name is the id of the
+    other owner's node: the node keeps its record."""
+    def gpuprov(*words, owner=None, code=0):
+        env = {k: v for k, v in at_cloud.env.items() if k != "GPUPROV_OWNER"}
+        p = at_cloud.popen(*words, env=dict(env, GPUPROV_OWNER=owner) if owner else env)
+        out, err = p.communicate(timeout=170)
+        assert p.returncode == code, (words, p.returncode, out + err)
+        return out + err
+
+    gpuprov("up", spec(tmp_path, nodes=1), owner="teamb", code=6)
+    [id] = cloud.instances
+    base = {"gpuprov:owner": "1234567890123456-tester", "gpuprov:stack": "x", "gpuprov:uid": "00112233445566aa"}
+    cloud.pairs[alibaba.REGION, id] = {"tags": dict(base, **{"gpuprov:expires": "2026-01-01T00:00:00Z"})}
+    cloud.pairs[alibaba.REGION, "other"] = {"tags": dict(base, **{"gpuprov:expires": "2036-01-01T00:00:00Z"})}
+    assert f"key-pair {id}, and nothing else" in gpuprov("gc")
+    for things in (cloud.instances, cloud.disks, cloud.nics, cloud.groups):
+        for one in things.values():
+            if one.get("tags"):
+                one["tags"] = dict(one["tags"], **EDITED)
+    assert f'"id":"{id}"' in gpuprov("status", "demo", "--json", owner="teamb")
+    gpuprov("down", "demo", owner="teamb")
+    assert not cloud.instances

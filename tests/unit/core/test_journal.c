@@ -149,7 +149,12 @@ static void test_gone_is_terminal(void **state) {
     struct journal *j = open_ok(f->path);
     struct resource r = make_resource("i-1", 0);
     assert_int_equal(journal_resource_put(j, &r, &err), 0);
-    assert_int_equal(journal_resource_gone(j, "aws", "i-1", &err), 0);
+    assert_int_equal(journal_resource_gone(j, "aws", RES_KEY_PAIR, "i-1", &err), 0); /* somebody named one so */
+    struct resource_list alive = {0};
+    assert_int_equal(journal_resources(j, NULL, &alive, &err), 0);
+    for (size_t i = 0; i < alive.list.len; i++) assert_int_not_equal(alive.list.items[i].state, RES_GONE);
+    resource_list_clear(&alive);
+    assert_int_equal(journal_resource_gone(j, "aws", RES_INSTANCE, "i-1", &err), 0);
     assert_int_equal(journal_resource_put(j, &r, &err), 0);
     struct resource_list got = {0};
     assert_int_equal(journal_resources(j, "u1", &got, &err), 0);
