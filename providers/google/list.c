@@ -16,11 +16,11 @@ static bool has_id(const struct resource_list *l, const struct resource *r) {
 
 /* An instance's boot disk has its name, and ends with it. */
 static bool is_of_listed(const struct resource_list *l, const struct resource *disk) {
-    GP_AUTO_FREE char *name = disk->kind == RES_VOLUME ? google_id_name(disk->id) : NULL;
-    for (size_t i = 0; name != NULL && i < l->list.len; i++) {
+    size_t n = strcspn(disk->id, "/");
+    for (size_t i = 0; disk->kind == RES_VOLUME && i < l->list.len; i++) {
         const struct resource *r = &l->list.items[i];
-        GP_AUTO_FREE char *its = r->kind == RES_INSTANCE ? google_id_name(r->id) : NULL;
-        if (its != NULL && strcmp(its, name) == 0 && str_eq(r->zone, disk->zone)) return true;
+        bool named = strncmp(r->id, disk->id, n) == 0 && (r->id[n] == '/' || r->id[n] == '\0');
+        if (r->kind == RES_INSTANCE && named && str_eq(r->zone, disk->zone)) return true;
     }
     return false;
 }
