@@ -230,6 +230,11 @@ void strv_copy(struct strv *to, const struct strv *from) {
     for (size_t i = 0; i < from->n; i++) strv_add(to, from->v[i]);
 }
 
+void strv_merge(struct strv *to, const struct strv *from) {
+    for (size_t i = 0; i < from->n; i++)
+        if (!strv_has(to, from->v[i])) strv_add(to, from->v[i]);
+}
+
 void strv_split(struct strv *v, const char *s, const char *seps) {
     while (*s) {
         size_t n = strcspn(s, seps);

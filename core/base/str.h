@@ -64,6 +64,7 @@ void strv_addf(struct strv *v, const char *fmt, ...) GP_PRINTF(2, 3);
 void strv_clear(struct strv *v);
 bool strv_has(const struct strv *v, const char *s);
 void strv_copy(struct strv *to, const struct strv *from);
+void strv_merge(struct strv *to, const struct strv *from); /* adds each text that is not there yet */
 /* Splits on any of seps, dropping empty parts. */
 void strv_split(struct strv *v, const char *s, const char *seps);
 char *strv_join(const struct strv *v, const char *sep); /* caller frees */

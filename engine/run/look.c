@@ -111,8 +111,15 @@ static void recognize(const struct resource_list *known, struct resource *r) {
     }
 }
 
+/* Of two resources with one id, whether the one that was listed at `at` yields to that at `i`. Clouds choose the ids
+ * of networks, but users choose those of key pairs. */
+static bool yields(const struct resource_list *all, size_t at, size_t i) {
+    bool chosen = all->list.items[at].kind == RES_KEY_PAIR, other = all->list.items[i].kind == RES_KEY_PAIR;
+    return chosen != other ? chosen : i < at;
+}
+
 /* The journal has one resource of an id. Where users choose a name that is an id, somebody can choose that of another
- * kind's. A machine keeps its id, then what the journal has, then what was listed first. */
+ * kind's. A machine keeps its id, then what the journal has, then what a cloud named, then what was listed first. */
 static bool has_id_of_another(const struct resource_list *journal, const struct resource_list *all, size_t at) {
     const struct resource *r = &all->list.items[at];
     if (resource_is_machine(r)) return false;
@@ -122,7 +129,7 @@ static bool has_id_of_another(const struct resource_list *journal, const struct 
     for (size_t i = 0; i < all->list.len; i++) {
         const struct resource *o = &all->list.items[i];
         if (o->kind == r->kind || strcmp(o->id, r->id) != 0) continue;
-        if (resource_is_machine(o) || (!known && (i < at || resource_list_has(journal, o)))) return true;
+        if (resource_is_machine(o) || (!known && (yields(all, at, i) || resource_list_has(journal, o)))) return true;
     }
     return false;
 }

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "providers/alibaba/acs3.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/places.h"
 
 #define AT_ONCE 16
 #define PAGES_MAX 1000
@@ -340,10 +341,10 @@ static int on_region(void *ctx, const json_t *item, struct gp_error *err) {
         return gp_fail(err, GP_EPROTO,
                        "ecs DescribeRegions: an entry without a region and an endpoint below aliyuncs.com: check "
                        "GPUPROV_ALIBABA_ENDPOINT");
-    if (strv_has(&c->regions, id)) return 0;
-    strv_add(&c->regions, id);
-    strv_add(&c->endpoints, host);
-    return 0;
+    size_t had = c->regions.n;
+    int r = places_add(&c->regions, id, "ecs DescribeRegions", err);
+    if (r == 0 && c->regions.n > had) strv_add(&c->endpoints, host);
+    return r;
 }
 
 int ali_regions(struct ali *a, struct strv *ret, struct gp_error *err) {
@@ -357,7 +358,11 @@ int ali_regions(struct ali *a, struct strv *ret, struct gp_error *err) {
         int r = ali_list_one(a, &l, err);
         if (r == 0 && a->cache->regions.n == 0)
             r = gp_fail(err, GP_EPROTO, "ecs DescribeRegions: the reply names no region");
-        if (r != 0) return r;
+        if (r != 0) {
+            strv_clear(&a->cache->regions);
+            strv_clear(&a->cache->endpoints);
+            return r;
+        }
     }
     strv_copy(ret, &a->cache->regions);
     return 0;

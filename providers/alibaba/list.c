@@ -321,8 +321,7 @@ static int regions_of(struct ali *a, const struct list_req *req, struct strv *re
     if (req->regions != NULL) strv_copy(ret, req->regions);
     if (req->regions != NULL && !req->everywhere) return 0;
     int r = ali_regions(a, &all, err);
-    for (size_t i = 0; i < all.n; i++)
-        if (!strv_has(ret, all.v[i])) strv_add(ret, all.v[i]);
+    strv_merge(ret, &all);
     if (r != 0 && ret->n == 0) strv_add(ret, ali_home(a));
     return r;
 }

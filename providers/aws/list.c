@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/catalog/catalog.h"
+#include "providers/common/places.h"
 
 void aws_tags_decode(const struct xml_node *item, struct tags *ret) {
     GP_AUTO_LABELS struct label_list labels = {0};
@@ -293,8 +294,7 @@ static int on_region(void *ctx, const struct xml_node *item, struct gp_error *er
     const char *name = xml_str(item, "regionName", "");
     if (!aws_region_valid(name))
         return gp_fail(err, GP_EPROTO, "ec2 DescribeRegions: a name in the reply is not a region");
-    if (!strv_has(ctx, name)) strv_add(ctx, name);
-    return 0;
+    return places_add(ctx, name, "ec2 DescribeRegions", err);
 }
 
 /* The regions to list: the requested ones and, with `everywhere`, all that the account has enabled. */
@@ -302,10 +302,12 @@ static int regions_of(struct aws *a, const struct list_req *req, struct strv *re
     if (req->regions != NULL) strv_copy(ret, req->regions);
     if (req->regions != NULL && !req->everywhere) return 0;
     GP_AUTO_STR struct str body = {0};
+    GP_AUTO_STRV struct strv all = {0};
     aws_begin(&body, "DescribeRegions");
-    int r = aws_describe(a, aws_home(a), "DescribeRegions", &body, 0, "regionInfo", on_region, ret, err);
-    if (r == 0 && ret->n == 0)
+    int r = aws_describe(a, aws_home(a), "DescribeRegions", &body, 0, "regionInfo", on_region, &all, err);
+    if (r == 0 && all.n == 0)
         r = gp_fail(err, GP_EPROTO, "ec2 DescribeRegions in %s: the reply names no region", aws_home(a));
+    if (r == 0) strv_merge(ret, &all);
     if (r != 0 && ret->n == 0) strv_add(ret, aws_home(a));
     return r;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/form.h"
 #include "providers/catalog/catalog.h"
+#include "providers/common/places.h"
 
 #define AT_ONCE 8
 
@@ -431,17 +432,17 @@ static bool wanted(const struct list_req *req, const struct resource *r, bool ou
 
 static int on_location(void *ctx, const json_t *item, struct gp_error *err) {
     GP_AUTO_FREE char *name = azure_region(json_str(item, "name", ""));
-    (void)err;
-    if (name[0] != '\0' && !strv_has(ctx, name)) strv_add(ctx, name);
-    return 0;
+    return name[0] != '\0' ? places_add(ctx, name, "azure GET locations", err) : 0;
 }
 
 static int regions_of(struct azure *a, const struct list_req *req, struct strv *ret, struct gp_error *err) {
     if (req->regions != NULL) strv_copy(ret, req->regions);
     if (req->looked == NULL || (req->regions != NULL && !req->everywhere)) return 0;
     GP_AUTO_FREE char *url = azure_url(a, AZURE_SUBSCRIPTIONS, "/locations");
-    int r = azure_pages(a, url, on_location, ret, err);
-    if (r == 0 && ret->n == 0) r = gp_fail(err, GP_EPROTO, "azure GET locations: the reply names no region");
+    GP_AUTO_STRV struct strv all = {0};
+    int r = azure_pages(a, url, on_location, &all, err);
+    if (r == 0) strv_merge(ret, &all);
+    if (r == 0 && all.n == 0) r = gp_fail(err, GP_EPROTO, "azure GET locations: the reply names no region");
     return r;
 }
 

@@ -6,6 +6,8 @@
 
 #include "providers/google/google_int.h"
 
+#include "providers/common/places.h"
+
 #define NOTHING_HERE "NO_RESULTS_ON_PAGE"
 
 static bool has_id(const struct resource_list *l, const struct resource *r) {
@@ -41,6 +43,7 @@ static void drop_boot_disks(struct resource_list *l) {
 
 struct listing {
     const char *kind; /* "instances", "disks" */
+    const char *what; /* the name of the call */
     int (*read)(const json_t *item, struct resource *ret, struct gp_error *err);
     const struct google_wanted *wanted;
     struct resource_list *out;
@@ -48,33 +51,31 @@ struct listing {
     struct strv regions; /* that the reply names */
 };
 
-static void add_once(struct strv *v, const char *s) {
-    if (!strv_has(v, s)) strv_add(v, s);
-}
-
-static void add_gap(struct listing *l, const char *scope) {
+static int add_gap(struct listing *l, const char *scope, struct gp_error *err) {
     const char *name = google_last(scope);
     GP_AUTO_FREE char *region =
         strstr(scope, "regions/") != NULL && google_name_valid(name) ? xstrdup(name) : google_region_of(name);
-    add_once(l->gaps, region != NULL ? region : "");
+    return places_add(l->gaps, region != NULL ? region : "", l->what, err);
 }
 
 static int on_scope(struct listing *l, const char *scope, const json_t *part, struct gp_error *err) {
     const char *warning = json_str(part, "warning.code", "");
     const json_t *item = NULL;
     size_t i = 0;
+    int rc = 0;
     if (str_starts(scope, "zones/")) {
         GP_AUTO_FREE char *region = google_region_of(scope + 6);
         if (region == NULL)
             return gp_fail(err, GP_EPROTO, "google %s: the reply names a place that is not a zone", l->kind);
-        add_once(&l->regions, region);
+        rc = places_add(&l->regions, region, l->what, err);
     }
-    if (warning[0] != '\0' && strcmp(warning, NOTHING_HERE) != 0) add_gap(l, scope);
+    if (rc == 0 && warning[0] != '\0' && strcmp(warning, NOTHING_HERE) != 0) rc = add_gap(l, scope, err);
+    if (rc != 0) return rc;
     json_array_foreach(json_at(part, l->kind), i, item) {
         struct resource r;
         /* A disk of a region (not of a zone) is never gpuprov's. */
         if (!str_starts(scope, "zones/")) continue;
-        int rc = l->read(item, &r, err);
+        rc = l->read(item, &r, err);
         bool wanted = rc == 0 && google_is_wanted(&r, l->wanted);
         if (wanted && !has_id(l->out, &r)) vec_push(&l->out->list, r);
         else resource_clear(&r);
@@ -90,15 +91,18 @@ static int on_page(void *ctx, const json_t *page, struct gp_error *err) {
     const json_t *name = NULL;
     size_t i = 0;
     bool named = false;
+    int r = 0;
     if (json_at(page, "items") != NULL && !json_is_object(json_at(page, "items")))
         return gp_fail(err, GP_EPROTO, "google %s: the reply has no list of places", l->kind);
     json_array_foreach(json_at(page, "unreachables"), i, name) {
-        if (json_is_string(name)) add_gap(l, json_string_value(name));
+        if (r == 0 && json_is_string(name)) r = add_gap(l, json_string_value(name), err);
         named = true;
     }
-    if (warning[0] != '\0' && strcmp(warning, NOTHING_HERE) != 0 && !named) add_once(l->gaps, "");
+    if (r == 0 && warning[0] != '\0' && strcmp(warning, NOTHING_HERE) != 0 && !named)
+        r = places_add(l->gaps, "", l->what, err);
+    if (r != 0) return r;
     json_object_foreach(json_at(page, "items"), scope, part) {
-        int r = on_scope(l, scope, part, err);
+        r = on_scope(l, scope, part, err);
         if (r != 0) return r;
     }
     return 0;
@@ -110,7 +114,7 @@ static int take_kind(struct listing *l, struct strv *seen, struct gp_error *err)
         return gp_fail(err, GP_EPROTO, "google %s.aggregatedList: the reply names no zone: check the endpoint",
                        l->kind);
     for (size_t i = 0; i < seen->n; i++)
-        if (!strv_has(&l->regions, seen->v[i])) add_once(l->gaps, seen->v[i]);
+        if (!strv_has(&l->regions, seen->v[i]) && !strv_has(l->gaps, seen->v[i])) strv_add(l->gaps, seen->v[i]);
     bool first = seen->n == 0;
     for (size_t i = 0; first && i < l->regions.n; i++) strv_add(seen, l->regions.v[i]);
     return 0;
@@ -244,6 +248,7 @@ static void read_also(struct reading *all, const char *what, char *base, char *f
 
 static void read_kind(const struct google *g, struct reading *all, const char *what, struct listing *l) {
     char *base = google_url(g, "aggregated/%s?maxResults=" GOOGLE_PAGE "&returnPartialSuccess=true", l->kind);
+    l->what = what;
     all->kinds[all->n] = l;
     read_also(all, what, base, google_filter(l->wanted), on_page, l);
 }
@@ -259,9 +264,9 @@ static int list_all(struct google *g, const struct list_req *req, struct resourc
     static const char nodes_what[] = "google instances.aggregatedList";
     struct google_wanted w = {.owner = req->owner, .stack = req->stack};
     struct google_wanted by_uid = {.owner = req->owner, .uid = req->uid};
-    struct listing nodes = {"instances", google_instance_read, &w, ret, gaps, {0}};
-    struct listing more = {"instances", google_instance_read, &by_uid, ret, gaps, {0}};
-    struct listing disks = {"disks", google_disk_read, &w, ret, gaps, {0}};
+    struct listing nodes = {"instances", NULL, google_instance_read, &w, ret, gaps, {0}};
+    struct listing more = {"instances", NULL, google_instance_read, &by_uid, ret, gaps, {0}};
+    struct listing disks = {"disks", NULL, google_disk_read, &w, ret, gaps, {0}};
     struct rule_listing rules = {req, ret};
     struct reading all = {0};
     read_kind(g, &all, nodes_what, &nodes);
@@ -296,9 +301,9 @@ int google_list(struct provider *p, const struct list_req *req, struct resource_
     int r = list_all(g, req, ret, &seen, &gaps, &why);
     bool everywhere = req->regions == NULL || req->everywhere;
     if (req->regions != NULL) strv_copy(&regions, req->regions);
-    for (size_t i = 0; everywhere && i < seen.n; i++) add_once(&regions, seen.v[i]);
+    if (everywhere) strv_merge(&regions, &seen);
     for (size_t i = 0; everywhere && i < gaps.n; i++)
-        if (gaps.v[i][0] != '\0') add_once(&regions, gaps.v[i]);
+        if (gaps.v[i][0] != '\0' && !strv_has(&regions, gaps.v[i])) strv_add(&regions, gaps.v[i]);
     if (everywhere && req->looked != NULL && r != 0) coverage_put(req->looked, "google", "", req->owner, true, &why);
     struct gp_error first = {0};
     int covered = cover(req, &regions, &seen, &gaps, r != 0 ? &why : NULL, &first);

@@ -8,6 +8,7 @@
 #include "base/form.h"
 #include "base/hash.h"
 #include "providers/common/account_list.h"
+#include "providers/common/places.h"
 
 /* --- the name as a carrier of late tags --- */
 
@@ -123,6 +124,7 @@ int lambda_instances(struct lambda *l, const struct resource_list *known, struct
 
 static int all_regions(struct lambda *l, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
+    GP_AUTO_STRV struct strv all = {0};
     json_t *data = NULL, *one = NULL;
     size_t i = 0;
     if (l->regions.n > 0) return 0;
@@ -132,9 +134,12 @@ static int all_regions(struct lambda *l, struct gp_error *err) {
         const char *name = json_str(one, "name", "");
         if (!form_word(name))
             return gp_fail(err, GP_EPROTO, "lambda GET /regions: a name in the reply is not a region");
-        if (!strv_has(&l->regions, name)) strv_add(&l->regions, name);
+        r = places_add(&all, name, "lambda GET /regions", err);
+        if (r != 0) return r;
     }
-    if (l->regions.n == 0) return gp_fail(err, GP_EPROTO, "lambda GET /regions: the reply names no region");
+    if (all.n == 0) return gp_fail(err, GP_EPROTO, "lambda GET /regions: the reply names no region");
+    l->regions = all;
+    all = (struct strv){0};
     return 0;
 }
 
@@ -174,13 +179,12 @@ int lambda_list(struct provider *p, const struct list_req *req, struct resource_
     if (req->regions != NULL) strv_copy(&regions, req->regions);
     bool everywhere = req->regions == NULL || req->everywhere;
     int r = everywhere ? all_regions(l, &why) : 0;
-    for (size_t i = 0; everywhere && i < l->regions.n; i++)
-        if (!strv_has(&regions, l->regions.v[i])) strv_add(&regions, l->regions.v[i]);
+    if (everywhere) strv_merge(&regions, &l->regions);
     if (r == 0) r = lambda_instances(l, req->known, &all, &why);
     if (r == 0 && !req->nodes_only) r = list_claims(l, req, &all, &why);
     for (size_t i = 0; i < all.list.len; i++) { /* a region that is no longer in the list of regions */
         const char *region = all.list.items[i].region;
-        if (everywhere && region[0] != '\0' && !strv_has(&regions, region)) strv_add(&regions, region);
+        if (r == 0 && everywhere && region[0] != '\0') r = places_add(&regions, region, "lambda GET /instances", &why);
     }
     move_wanted(req, &all, ret);
     for (size_t i = 0; req->looked != NULL && i < regions.n; i++)

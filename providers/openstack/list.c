@@ -274,8 +274,7 @@ static int regions_of(struct os *o, const struct list_req *req, struct strv *ret
     if (req->regions != NULL) strv_copy(ret, req->regions);
     if (req->regions != NULL && !req->everywhere) return 0;
     os_regions(o, &all);
-    for (size_t i = 0; i < all.n; i++)
-        if (!strv_has(ret, all.v[i])) strv_add(ret, all.v[i]);
+    strv_merge(ret, &all);
     if (all.n == 0)
         return gp_fail(err, GP_EPROTO, "openstack: the catalogue has no compute service: check the interface");
     return 0;

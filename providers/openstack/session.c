@@ -8,6 +8,7 @@
 #include "base/form.h"
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/places.h"
 
 #define MICROVERSION_LEAST 61 /* 2.61: flavors are listed with their extra specs */
 #define MICROVERSION_MOST 93  /* what was tried: Zed */
@@ -119,6 +120,7 @@ static struct os_endpoint *endpoint_of(const struct os *o, enum os_service servi
 }
 
 static int take_catalogue(struct os *o, const json_t *catalogue, struct gp_error *err) {
+    GP_AUTO_STRV struct strv regions = {0};
     json_t *entry = NULL, *item = NULL;
     size_t i = 0, k = 0;
     json_array_foreach(catalogue, i, entry) {
@@ -134,6 +136,8 @@ static int take_catalogue(struct os *o, const json_t *catalogue, struct gp_error
                                    "the cloud's operator",
                                    types[t]);
                 if (endpoint_of(o, (enum os_service)t, region) != NULL) continue;
+                int r = places_add(&regions, region, "openstack login", err);
+                if (r != 0) return r;
                 struct os_endpoint e = {
                     .service = (enum os_service)t,
                     .region = xstrdup(region),
@@ -192,6 +196,7 @@ int os_take_token(struct os *o, const struct rest_reply *reply, struct gp_error 
         if (is != NULL && str_eq(is->url, was->url)) is->microversion = GP_STEAL(was->microversion);
     }
     endpoints_clear(&old);
+    if (r != 0) secret_clear(&o->token); /* the regions are not known: no call goes on with some of them */
     return r;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/form.h"
 #include "providers/common/account_list.h"
+#include "providers/common/places.h"
 
 static bool split_tag(const char *text, struct label *ret) {
     const char *eq = strchr(text, '=');
@@ -115,7 +116,8 @@ int shade_list(struct provider *p, const struct list_req *req, struct resource_l
     if (everywhere) strv_add(&regions, "shadeform"); /* the account: one list shows all clouds */
     for (size_t i = 0; i < all.list.len; i++) {
         struct resource *one = &all.list.items[i];
-        if (everywhere && one->region[0] != '\0' && !strv_has(&regions, one->region)) strv_add(&regions, one->region);
+        if (r == 0 && everywhere && one->region[0] != '\0')
+            r = places_add(&regions, one->region, "shadeform GET /instances", &why);
         if (account_list_wants(req, one)) vec_push(&ret->list, *one);
         else resource_clear(one);
     }

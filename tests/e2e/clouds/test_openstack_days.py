@@ -201,6 +201,20 @@ def test_a_token_that_ends_is_renewed_once(cloud, eye, tmp_path):
         assert "secret" not in refused.stderr + str(refused.result)
 
 
+def test_more_regions_than_a_cloud_has(cloud, eye, tmp_path):
+    def change(reply):
+        for entry in reply["token"]["catalog"]:
+            entry["endpoints"] += [dict(e, region="far%d" % n, region_id="far%d" % n)
+                                   for e in entry["endpoints"] for n in range(20_000)]
+        return reply
+
+    with Relay(cloud) as relay:
+        env, path = environment(cloud, tmp_path, relay=relay), spec(tmp_path)
+        relay.rule("^POST .*/auth/tokens$", "edit", times=None, change=change)
+        listed = Drive(env, path, "list")
+        assert listed["code"] == "protocol" and "more than 500 regions" in listed["message"], listed.result
+
+
 def test_microversions_that_are_too_old(cloud, eye, tmp_path):
     with Relay(cloud) as relay:
         relay.rule(r"^GET /p8774/v2.1/$", "edit", times=None,

@@ -80,3 +80,18 @@ def test_gc_of_another_owner_forgets_no_node(tmp_path, at_cloud, cloud):
     assert f'"id":"{id}"' in gpuprov("status", "demo", "--json", owner="teamb")
     gpuprov("down", "demo", owner="teamb")
     assert not cloud.instances
+
+
+def test_a_key_pair_with_the_id_of_a_network_keeps_nothing(tmp_path, at_cloud, cloud):
+    """Without the journal, `down` takes the network for the stack's, and not the key pair, which anybody may name. So the
+    network ends, then its claim, and in the end the key pair, which has the stack's tags."""
+    cloud.vpcs.clear()
+    cloud.vswitches.clear()
+    launched(at_cloud, cloud, tmp_path)
+    for things in (cloud.vpcs, cloud.vswitches):
+        [(id, one)] = things.items()
+        cloud.pairs[alibaba.REGION, id] = {"tags": dict(one["tags"])}
+    other = dict(at_cloud.env, GPUPROV_STATE_DIR=str(tmp_path / "other"))
+    p = at_cloud.popen("down", "demo", "--in", "alibaba", env=other)
+    out, err = p.communicate(timeout=170)
+    assert cloud.left() == [] and p.returncode == 0, out + err

@@ -197,7 +197,8 @@ static void lists(void **state) {
     assert_null(v.v[3]);
     assert_true(strv_has(&v, "b"));
     assert_false(strv_has(&v, "d"));
-    strv_copy(&w, &v);
+    strv_merge(&w, &v);
+    strv_merge(&w, &v);
     for (int i = 0; i < 100; i++) strv_add(&w, "x");
     assert_int_equal(w.n, 103);
     GP_AUTO_FREE char *joined = strv_join(&v, "+");

@@ -3,6 +3,8 @@
  * comes back is decoded strictly. */
 #include "base/gp_base.h"
 
+#include "base/clock.h"
+#include "base/json.h"
 #include "providers/openstack/os_int.h"
 
 #include <setjmp.h>
@@ -160,12 +162,39 @@ static void codes(void **state) {
     assert_int_equal(e.scope, GP_SCOPE_ZONE);
 }
 
+/* Of a catalogue with a malformed endpoint the regions are unknown: no call goes on with those that stand before it. */
+static void catalogue(void **state) {
+    (void)state;
+    static const struct {
+        const char *region;
+        size_t tokens;
+    } rows[] = {{"RegionTwo", 5}, {"no region", 0}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        char url[] = "https://keystone.example/v3", type[] = "v3password", source[] = "test", open[] = "public";
+        struct os o = {.cfg = {.interface = open, .auth_url = url, .auth_type = type, .source = source}};
+        struct gp_error err = {0};
+        char end[32];
+        time_format_utc(end, sizeof end, clock_wall_s() + 3600);
+        GP_AUTO_FREE char *text = xasprintf(
+            "{\"token\":{\"expires_at\":\"%s\",\"user\":{\"id\":\"u\"},\"project\":{\"id\":\"p\"},\"catalog\":[{\"type\":"
+            "\"compute\",\"endpoints\":[{\"interface\":\"public\",\"region\":\"RegionOne\",\"url\":\"https://one.example\"},"
+            "{\"interface\":\"public\",\"region\":\"%s\",\"url\":\"https://two.example\"}]}]}}",
+            end, rows[i].region);
+        struct rest_reply reply = {0};
+        assert_int_equal(json_parse(text, strlen(text), "the reply", &reply.json, NULL), 0);
+        http_fields_add(&reply.headers, "X-Subject-Token", "token");
+        assert_int_equal(os_take_token(&o, &reply, &err) == 0, rows[i].tokens > 0);
+        assert_int_equal(o.token.len, rows[i].tokens);
+        json_decref(reply.json);
+        http_fields_clear(&reply.headers);
+        os_session_clear(&o);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(claims),
-        cmocka_unit_test(descriptions),
-        cmocka_unit_test(flavors),
-        cmocka_unit_test(codes),
+        cmocka_unit_test(claims), cmocka_unit_test(descriptions), cmocka_unit_test(flavors),
+        cmocka_unit_test(codes),  cmocka_unit_test(catalogue),
     };
     return cmocka_run_group_tests_name("openstack", tests, NULL, NULL);
 }
