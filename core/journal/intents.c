@@ -25,6 +25,8 @@ void intent_list_clear(struct intent_list *l) {
     vec_free(&l->list);
 }
 
+bool intent_launches(const struct intent *i) { return i->kind == RES_INSTANCE || i->kind == RES_PLACEMENT; }
+
 static int insert(struct journal *j, struct intent *intent, struct gp_error *err) {
     GP_AUTO_STR struct str sql = {0};
     str_add(&sql, "INSERT INTO intents(");

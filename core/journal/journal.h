@@ -61,6 +61,8 @@ struct intent_list {
     VEC_OF(struct intent) list;
 };
 void intent_list_clear(struct intent_list *l);
+/* The call makes machines, or the placement that they go to: its result may be billed. */
+bool intent_launches(const struct intent *i);
 /* Commits all intents in one transaction, or none; sets each id. */
 int journal_intents_put(struct journal *j, struct intent_list *list, struct gp_error *err);
 /* The same for one. */

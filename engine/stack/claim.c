@@ -222,6 +222,23 @@ static bool is_listed(const struct run *run) {
     return false;
 }
 
+/* Whether a machine of the stack is listed, running or not, or a launch of it has no known result. Its claim alone does
+ * not tell: anybody who may delete it could make them nobody's. */
+static int lives_on(const struct run *run, bool *ret, struct gp_error *err) {
+    struct intent_list open = {0};
+    *ret = false;
+    for (size_t i = 0; i < run->others.list.len; i++) {
+        const struct resource *r = &run->others.list.items[i];
+        *ret = *ret || (resource_is_machine(r) && r->ours != OURS_NOT && r->state != RES_GONE &&
+                        str_eq(r->uid, run->stack.uid));
+    }
+    if (*ret || run->stack.uid == NULL) return 0;
+    int r = journal_intents(run->e->journal, run->stack.uid, 1u << INTENT_OPEN, &open, err);
+    for (size_t i = 0; i < open.list.len; i++) *ret = *ret || intent_launches(&open.list.items[i]);
+    intent_list_clear(&open);
+    return r;
+}
+
 /* Begins a new stack with its full ttl. region: that of its claim; NULL: the spec's. */
 static void begin_stack(struct run *run, const char *region) {
     const struct spec_offer *first = &run->spec->offers.items[0];
@@ -287,7 +304,10 @@ int claim_take(struct run *run, struct gp_error *err) {
     if (run_any_exists(run)) return apply_to_machines(run, err);
     GP_AUTO_FREE char *before = xstrdup(run->stack.uid);
     GP_AUTO_FREE char *region = xstrdup(before != NULL ? run->stack.region : NULL);
-    bool known = before != NULL && (!home->ops->unique_claim || is_listed(run));
+    bool claimed = !home->ops->unique_claim || is_listed(run), lives = false;
+    int r = lives_on(run, &lives, err);
+    if (r != 0) return r;
+    bool known = before != NULL && (claimed || lives);
     int64_t created_s = run->stack.created_s, expires_s = run->stack.expires_s;
     bool continued = run->e->continues != NULL;
     if (continued && !known) return not_continued(run, err);
@@ -297,8 +317,8 @@ int claim_take(struct run *run, struct gp_error *err) {
         run->stack.expires_s = expires_s;
     }
     if (known) run->stack.uid = xstrdup(before);
-    struct prepare_req req = {.stack = &run->stack, .spec = run->spec};
-    int r = home->ops->prepare(home, &req, err);
+    struct prepare_req req = {.stack = &run->stack, .spec = run->spec, .further = known && !claimed};
+    r = home->ops->prepare(home, &req, err);
     if (r != 0) return gp_wrap(err, "could not claim '%s' at %s", run->spec->name, home->ops->name);
     if (trust_is_of_another(run, run->stack.uid))
         return gp_fail(err, GP_EEXISTS,

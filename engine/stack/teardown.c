@@ -68,9 +68,9 @@ static int bury_intents(struct run *run, struct gp_error *err) {
     int r = open_intents(run, &open, err);
     for (size_t i = 0; r == 0 && i < open.list.len; i++) {
         const struct intent *in = &open.list.items[i];
-        bool launch = in->kind == RES_INSTANCE || in->kind == RES_PLACEMENT;
         if (!look_is_seen(run, in->provider, in->region)) continue; /* it was not searched for */
-        r = journal_intent_end(run->e->journal, in->id, launch ? INTENT_TOMBSTONE : INTENT_DONE, FORGET_NOTE, err);
+        r = journal_intent_end(run->e->journal, in->id, intent_launches(in) ? INTENT_TOMBSTONE : INTENT_DONE,
+                               FORGET_NOTE, err);
     }
     intent_list_clear(&open);
     return r;
@@ -345,10 +345,7 @@ static int settling(struct teardown *t, struct gp_error *err) {
     struct intent_list open = {0};
     int r = open_intents(run, &open, err);
     bool unknown = false;
-    for (size_t i = 0; i < open.list.len; i++) {
-        enum resource_kind kind = open.list.items[i].kind;
-        unknown = unknown || kind == RES_INSTANCE || kind == RES_PLACEMENT;
-    }
+    for (size_t i = 0; i < open.list.len; i++) unknown = unknown || intent_launches(&open.list.items[i]);
     intent_list_clear(&open);
     int64_t claims_ms = 0, young_ms = 0, launch_ms = unknown ? run_settle_ms(run) : 0;
     if (r == 0) r = claims_under_way(run, &claims_ms, err);

@@ -94,8 +94,10 @@ static bool may_be_unseen(const struct run *run, const char *uid) {
              journal_intents(run->e->journal, uid, 1u << INTENT_OPEN, &open, NULL) != 0;
     for (size_t i = 0; i < known.list.len; i++)
         unseen = unseen || (counts(&known.list.items[i]) && is_unseen(run, &known.list.items[i]));
-    for (size_t i = 0; i < open.list.len; i++)
-        unseen = unseen || !look_is_seen(run, open.list.items[i].provider, open.list.items[i].region);
+    for (size_t i = 0; i < open.list.len; i++) { /* what an unsettled launch made may show later */
+        const struct intent *in = &open.list.items[i];
+        unseen = unseen || intent_launches(in) || !look_is_seen(run, in->provider, in->region);
+    }
     intent_list_clear(&open);
     return unseen;
 }

@@ -461,8 +461,8 @@ class Alibaba(Gateway):
         public = ["127.77.%d.%d" % divmod(one["address"], 256)] if running and int(q.get("InternetMaxBandwidthOut", 0)) else []
         return {"InstanceId": iid, "InstanceName": one["name"], "RegionId": q["RegionId"], "ZoneId": q["ZoneId"],
                 "InstanceType": q["InstanceType"], "GPUAmount": kind[0], "GPUSpec": kind[1], "ImageId": q["ImageId"],
-                "Status": "Stopping" if one["gone"] is not None else "Running" if running else
-                          "Starting" if one["left"] == 1 else "Pending",
+                "Status": "Stopping" if one["gone"] is not None else "Stopped" if one.get("stopped") else
+                          "Running" if running else "Starting" if one["left"] == 1 else "Pending",
                 "SpotStrategy": q.get("SpotStrategy", "NoSpot"), "CreationTime": one["created"],
                 "AutoReleaseTime": one["release"][:16] + "Z" if one["release"] and one["hidden"] < 0 else "",
                 "PublicIpAddress": {"IpAddress": public},
