@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-static void out_of_memory(void) {
+void out_of_memory(void) {
     static const char msg[] = "gpuprov: out of memory; created resources are in the journal: "
                               "'gpuprov status' lists them, 'gpuprov down' destroys them\n";
     ssize_t n = write(STDERR_FILENO, msg, sizeof msg - 1);

@@ -35,7 +35,8 @@
 void *xmalloc(size_t size);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t size);
-char *xstrdup(const char *s); /* NULL in, NULL out */
+_Noreturn void out_of_memory(void); /* for what a library could not allocate */
+char *xstrdup(const char *s);       /* NULL in, NULL out */
 char *xstrndup(const char *s, size_t n);
 char *xasprintf(const char *fmt, ...) GP_PRINTF(1, 2);
 char *xvasprintf(const char *fmt, va_list ap) GP_PRINTF(1, 0);

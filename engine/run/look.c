@@ -12,6 +12,8 @@
 #include "engine/run/pool.h"
 #include "engine/run/run_event.h"
 #include "engine/run/zero_price.h"
+#include "model/resource_index.h"
+#include "model/same_id.h"
 #include "model/tags.h"
 
 void look_clear(struct run_look *look) {
@@ -95,43 +97,19 @@ static int remembered(const struct run *run, const char *provider, const struct 
 
 /* The journal's values replace the tags of a known id, so that changed tags cannot hide a machine or move it to
  * another slot. */
-static void recognize(const struct resource_list *known, struct resource *r) {
-    for (size_t i = 0; i < known->list.len; i++) {
-        const struct resource *k = &known->list.items[i];
-        bool hearsay = resource_is_machine(k) && k->ours == OURS_NOT; /* from the tags that it had once */
-        if (hearsay || !resource_same(k, r)) continue;
-        resource_set(&r->owner, k->owner);
-        resource_set(&r->stack, k->stack);
-        resource_set(&r->uid, k->uid);
-        r->slot = k->slot;
-        r->attempt = k->attempt;
-        r->claim = k->claim;
-        r->ours = k->ours;
-        if (r->expires_s == 0) r->expires_s = k->expires_s;
-    }
-}
-
-/* Of two resources with one id, whether the one that was listed at `at` yields to that at `i`. Clouds choose the ids
- * of networks, but users choose those of key pairs. */
-static bool yields(const struct resource_list *all, size_t at, size_t i) {
-    bool chosen = all->list.items[at].kind == RES_KEY_PAIR, other = all->list.items[i].kind == RES_KEY_PAIR;
-    return chosen != other ? chosen : i < at;
-}
-
-/* The journal has one resource of an id. Where users choose a name that is an id, somebody can choose that of another
- * kind's. A machine keeps its id, then what the journal has, then what a cloud named, then what was listed first. */
-static bool has_id_of_another(const struct resource_list *journal, const struct resource_list *all, size_t at) {
-    const struct resource *r = &all->list.items[at];
-    if (resource_is_machine(r)) return false;
-    bool known = resource_list_has(journal, r);
-    for (size_t i = 0; !known && i < journal->list.len; i++)
-        if (str_eq(journal->list.items[i].id, r->id)) return true;
-    for (size_t i = 0; i < all->list.len; i++) {
-        const struct resource *o = &all->list.items[i];
-        if (o->kind == r->kind || strcmp(o->id, r->id) != 0) continue;
-        if (resource_is_machine(o) || (!known && (yields(all, at, i) || resource_list_has(journal, o)))) return true;
-    }
-    return false;
+static void recognize(const struct resource_list *journal, const struct resource_index *known, struct resource *r) {
+    size_t at = resource_index_find(known, r);
+    if (at == RESOURCE_NOWHERE) return;
+    const struct resource *k = &journal->list.items[at];
+    if (resource_is_machine(k) && k->ours == OURS_NOT) return; /* hearsay: from the tags that it had once */
+    resource_set(&r->owner, k->owner);
+    resource_set(&r->stack, k->stack);
+    resource_set(&r->uid, k->uid);
+    r->slot = k->slot;
+    r->attempt = k->attempt;
+    r->claim = k->claim;
+    r->ours = k->ours;
+    if (r->expires_s == 0) r->expires_s = k->expires_s;
 }
 
 static void set_aside_same_id(struct resource *r) {
@@ -139,16 +117,22 @@ static void set_aside_same_id(struct resource *r) {
     resource_set(&r->uid, "");
 }
 
-/* Several entries of one resource: a list of pages may have it twice, with two states. Alive counts. */
-static bool replaces_gone(struct resource_list *l, struct resource *r) {
-    for (size_t i = 0; r->state != RES_GONE && i < l->list.len; i++) {
-        struct resource *was = &l->list.items[i];
-        if (was->state != RES_GONE || !resource_same(was, r)) continue;
-        resource_clear(was);
-        *was = *r;
-        return true;
+/* Several entries of one resource: a list of pages may have it twice, with two states. Alive counts. Takes r. */
+static void keep_one(struct resource_list *l, struct resource_index *x, struct resource *r) {
+    size_t at = resource_index_find(x, r);
+    if (at == RESOURCE_NOWHERE) {
+        resource_index_put(x, r, l->list.len);
+        vec_push(&l->list, *r);
+        return;
     }
-    return false;
+    struct resource *was = &l->list.items[at];
+    bool replaces = was->state == RES_GONE && r->state != RES_GONE;
+    struct resource drop = replaces ? *was : *r;
+    if (replaces) {
+        resource_index_put(x, r, at);
+        *was = *r;
+    }
+    resource_clear(&drop);
 }
 
 /* By uid a list shows resources with another name too. This journal has none of them under that name: either an edited
@@ -164,21 +148,22 @@ static void set_aside_renamed(const struct list_req *req, struct resource *r) {
 /* Resources without a readable uid are kept apart; those of other owners and stacks are dropped. */
 static void sort_out(struct run_look *look, const struct list_req *req, const struct resource_list *journal,
                      const char *account, struct resource_list *all, struct resource_list *ret) {
-    bool *same_id = xcalloc(all->list.len + 1, sizeof *same_id);
-    for (size_t i = 0; i < all->list.len; i++) same_id[i] = has_id_of_another(journal, all, i);
+    GP_AUTO_INDEX struct resource_index known = {0}, listed = {0}, odd = {0};
+    bool *same_id = same_id_of_another(journal, all);
+    resource_index_fill(&known, journal);
+    resource_index_fill(&listed, ret);
+    resource_index_fill(&odd, &look->unreadable);
     for (size_t i = 0; i < all->list.len; i++) {
         struct resource *r = &all->list.items[i];
-        recognize(journal, r); /* also what belongs to another stack by the journal, whatever its tags say */
+        recognize(journal, &known, r); /* also what belongs to another stack by the journal, whatever its tags say */
         zero_price_drop(r);
         resource_set(&r->account, account);
         r->claim = r->claim && resource_may_claim(r->kind);
         set_aside_renamed(req, r);
         if (same_id[i]) set_aside_same_id(r);
         bool mine = str_eq(r->owner, req->owner) && (req->stack == NULL || str_eq(r->stack, req->stack));
-        if (r->uid[0] != '\0' && mine && replaces_gone(ret, r)) continue;
-        if (r->uid[0] != '\0' && mine && !resource_list_has(ret, r)) vec_push(&ret->list, *r);
-        else if (r->uid[0] == '\0' && r->state != RES_GONE && !resource_list_has(&look->unreadable, r))
-            vec_push(&look->unreadable.list, *r);
+        if (r->uid[0] != '\0' && mine) keep_one(ret, &listed, r);
+        else if (r->uid[0] == '\0' && r->state != RES_GONE) keep_one(&look->unreadable, &odd, r);
         else resource_clear(r);
     }
     free(same_id);
@@ -427,11 +412,13 @@ static int add_remembered(struct run *run, const char *provider, struct resource
 
 /* Keeps what an earlier list had in places that this list did not look at. */
 static void keep_unseen(struct run *run, struct resource_list *before) {
+    GP_AUTO_INDEX struct resource_index now = {0};
+    resource_index_fill(&now, &run->look.unreadable);
     for (size_t i = 0; i < before->list.len; i++) {
         struct resource *r = &before->list.items[i];
         const struct look *there = coverage_find(&run->look.covered, r->provider, r->region);
         bool again = there != NULL && there->checked;
-        if (again || resource_list_has(&run->look.unreadable, r)) resource_clear(r);
+        if (again || resource_index_find(&now, r) != RESOURCE_NOWHERE) resource_clear(r);
         else vec_push(&run->look.unreadable.list, *r);
     }
     vec_free(&before->list);
