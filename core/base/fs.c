@@ -146,14 +146,26 @@ int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode,
     return write_below(dir, path, data, n, mode, err);
 }
 
-static bool is_own(const struct stat *link) { return link->st_uid == geteuid(); }
+static bool is_own(const struct stat *what) { return what->st_uid == geteuid(); }
 
-/* Another user made it where everybody can make one, such as /tmp. The kernel refuses such links, too, but only with
- * fs.protected_symlinks, and only in sticky folders. */
+/* Others than root and this user put names into this folder: everybody, as in /tmp, or the user whose folder it is. */
+static bool takes_names(const struct stat *folder) {
+    return (folder->st_mode & S_IWOTH) != 0 || (!is_own(folder) && folder->st_uid != 0);
+}
+
+/* Another user made it where everybody can make one. */
 static bool is_planted(const char *folder, const struct stat *what) {
     struct stat st;
     if (is_own(what) || what->st_uid == 0) return false;
     return stat(folder, &st) != 0 || (st.st_mode & S_IWOTH) != 0;
+}
+
+/* Likewise, or in his own folder, from where a link leads this user's rights elsewhere. The kernel refuses such links,
+ * too, but only with fs.protected_symlinks, and only in sticky folders that everybody can write. */
+static bool is_planted_link(const char *folder, const struct stat *link) {
+    struct stat st;
+    if (is_own(link) || link->st_uid == 0) return false;
+    return stat(folder, &st) != 0 || takes_names(&st);
 }
 
 static int not_written(const char *path, const char *what, const char *is, struct gp_error *err) {
@@ -177,7 +189,7 @@ static int way_follow(struct way *w, const struct stat *link, size_t from, size_
     GP_AUTO_FREE char *folder = from > 0 ? xstrndup(w->at.s, from) : xstrdup(slashes > 0 ? "/" : ".");
     if (readlink(w->at.s, named, PATH_MAX - 1) < 0 || ++w->links > LINKS_MAX)
         return gp_fail_errno(err, GP_EIO, w->links > LINKS_MAX ? ELOOP : errno, "could not write '%s'", w->path);
-    if (is_planted(folder, link)) return not_written(w->path, w->at.s, "a link", err);
+    if (is_planted_link(folder, link)) return not_written(w->path, w->at.s, "a link", err);
     if (!is_own(link) && rest[0] == '\0' && w->others == NULL) w->others = xstrdup(w->at.s);
     struct statfs fs;
     if (rest[0] == '\0' && w->own == NULL && statfs(folder, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
@@ -274,16 +286,16 @@ static int place_find(const char *path, struct place *ret, struct gp_error *err)
     return 0;
 }
 
-/* Where everybody can make a file, this may be another user's, or one that has a name elsewhere too. */
+/* Where others can make a file, this may be theirs, or one of this user's that has a name elsewhere too. */
 static int place_check(const struct place *p, const char *path, const struct stat *st, struct gp_error *err) {
     GP_AUTO_FREE char *folder = folder_of(p->target);
     struct stat dir;
     if (is_planted(folder, st)) return not_written(path, p->target, "a file, pipe or device", err);
     if (!S_ISREG(st->st_mode) || st->st_nlink < 2) return 0;
-    if (fstat(p->dir, &dir) == 0 && (dir.st_mode & S_IWOTH) == 0) return 0;
+    if (fstat(p->dir, &dir) == 0 && !takes_names(&dir)) return 0;
     return gp_fail(err, GP_EIO,
-                   "could not write '%s': it is a file with a second name, in a folder that everybody can "
-                   "write: give another path",
+                   "could not write '%s': it is a file with a second name, in a folder that others can write: give "
+                   "another path",
                    path);
 }
 

@@ -18,15 +18,15 @@ int fs_read_end(const char *path, size_t max, struct str *ret, struct gp_error *
 /* Writes through a temporary file in the same folder, fsync, rename, fsync of the folder. */
 int fs_write_atomic(const char *path, const void *data, size_t n, unsigned mode, struct gp_error *err);
 /* For a path that the user names, and that is written to: follows its links, those of folders on the way too. Refused,
- * -GP_EIO, are links of other users than root in folders that everybody can write, and a last one of others that leads
- * nowhere. The path may be absent. Caller frees *ret. */
+ * -GP_EIO, are links of other users than root in folders that everybody can write or that belong to another user than
+ * root, and a last one of others that leads nowhere. The path may be absent. Caller frees *ret. */
 int fs_follow(const char *path, char **ret, struct gp_error *err);
 /* Opens a folder of a path that fs_follow gave: its descriptor, or -errno; a link that was put on the way since is
  * -ELOOP or -ENOTDIR. */
 int fs_open_folder(const char *path);
 /* The same as fs_follow, then opens for writing; flags: O_CREAT, O_APPEND; mode: of a new file. In a folder that
- * everybody can write not a file, pipe or device of another user, nor a file with a second name. A pipe: blocks until
- * somebody reads. */
+ * everybody can write not a file, pipe or device of another user, and neither there nor in another user's folder a
+ * file with a second name. A pipe: blocks until somebody reads. */
 int fs_open_output(const char *path, int flags, unsigned mode, int *ret_fd, struct gp_error *err);
 /* The same as fs_follow, then writes. Devices and pipes are written to (a pipe: blocks until somebody reads), but none
  * that another user put into a folder that everybody can write; everything else is as fs_write_atomic. Links stay. */

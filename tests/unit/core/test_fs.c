@@ -378,7 +378,37 @@ static void pipes_of_others(void **state) {
     assert_int_equal(read(there, got, 3), 3);
 }
 
-/* Elsewhere only one that leads nowhere is refused: what it would make was nobody's wish. */
+/* A folder of another user, below /tmp or anywhere: he puts links there as he likes, last or on the way. */
+static void links_in_folders_of_others(void **state) {
+    (void)state;
+    if (geteuid() != 0) skip();
+    GP_AUTO_FREE char *theirs = at("theirs"), *mine = at("mine"), *way = at("theirs/way");
+    assert_int_equal(mkdir(theirs, 0755) | mkdir(mine, 0700), 0);
+    put("mine/file", "old");
+    link_to("../mine/file", "theirs/report");
+    link_to("../mine", "theirs/way");
+    link_to("../mine/file", "theirs/roots");
+    link_to("theirs", "near");
+    GP_AUTO_FREE char *report = at("theirs/report"), *log = at("theirs/log"), *file = at("mine/file");
+    assert_int_equal(lchown(report, OTHER_USER, OTHER_USER) | lchown(way, OTHER_USER, OTHER_USER), 0);
+    assert_int_equal(chown(theirs, OTHER_USER, OTHER_USER) | link(file, log), 0);
+    refused("theirs/report", "theirs/report' is a link of another user");
+    refused("theirs/way/file", "theirs/way' is a link of another user");
+    refused("near/way/new", "theirs/way' is a link of another user");
+    struct gp_error err = {0};
+    int fd = -1;
+    assert_int_equal(fs_open_output(report, O_CREAT | O_APPEND, 0600, &fd, NULL), -GP_EIO);
+    assert_int_equal(fs_remove_output(report, NULL), -GP_EIO);
+    assert_int_equal(fs_open_output(log, O_CREAT | O_APPEND, 0600, &fd, &err), -GP_EIO);
+    assert_non_null(strstr(err.msg, "a file with a second name"));
+    assert_int_equal(fd, -1);
+    has("mine/file", "old");
+    written("theirs/plain"); /* what is written there is not refused, but where a link leads it */
+    written("theirs/roots");
+    has("mine/file", "new");
+}
+
+/* In this user's folders and root's only one that leads nowhere is refused: what it would make was nobody's wish. */
 static void links_of_others_elsewhere(void **state) {
     (void)state;
     if (geteuid() != 0) skip();
@@ -407,6 +437,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(removed, setup, teardown),
         cmocka_unit_test_setup_teardown(ways, setup, teardown),
         cmocka_unit_test_setup_teardown(pipes_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(links_in_folders_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(links_of_others_elsewhere, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
