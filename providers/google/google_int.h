@@ -201,9 +201,9 @@ struct google_rule {
     char *network;
     char *home; /* region of the stack; "" */
     struct tags tags;
-    struct strv from; /* sourceRanges */
-    bool plain;       /* as gpuprov makes it, but for `from` and the description */
-    unsigned waits;   /* private to prepare.c */
+    struct strv from;    /* sourceRanges */
+    struct strv others;  /* further sources that gpuprov does not give such a rule: tags, service accounts */
+    struct strv changed; /* members that are not as gpuprov makes them, but for the networks of SSH, description, log */
 };
 void google_rule_clear(struct google_rule *r);
 #define GP_AUTO_RULE GP_CLEANUP(google_rule_clear)
@@ -236,7 +236,8 @@ int google_rule_begin(struct google *g, const struct google_new_rule *n, struct 
                       struct gp_error *err);
 int google_rule_end(struct google *g, struct google_rule_call *c, struct rest_result *sent, struct google_rule *ret,
                     struct gp_error *err);
-/* Writes networks, tags and the plain form of a rule that exists. */
+/* Writes networks, tags and all that `changed` looks at into a rule that exists, reads it back, and reports what was
+ * removed. from NULL: between nodes. -GP_EPROTO: it is still not as gpuprov makes it. */
 int google_rule_patch(struct google *g, const struct google_rule *r, const struct strv *from, struct gp_error *err);
 void google_rule_resource(const struct google_rule *r, struct resource *ret);
 int google_rule_settle(struct google *g, const struct google_rule *r, struct gp_error *err);
@@ -248,6 +249,8 @@ int google_network_of(struct google *g, const char *region, const struct spec_of
                       struct gp_error *err);
 /* The rule between the nodes exists when this returns. */
 int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err);
+/* The rule between the nodes, if it exists, is this stack's and as gpuprov makes it when this returns. */
+int google_members_look(struct google *g, const struct stack *s, bool *ret_there, struct gp_error *err);
 /* Whether an earlier call of this process has shown that it exists. */
 bool google_members_known(const struct google *g, const char *uid);
 /* Its insert in two parts, as google_rule_begin and _end. A rule that exists is a success, too. */

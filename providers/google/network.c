@@ -84,9 +84,23 @@ int google_members_end(struct google *g, const struct stack *s, const char *netw
     return r;
 }
 
-int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err) {
+int google_members_look(struct google *g, const struct stack *s, bool *ret_there, struct gp_error *err) {
+    GP_AUTO_RULE struct google_rule rule = {0};
     GP_AUTO_FREE char *name = google_members_name(s->uid);
     GP_AUTO_FREE char *what = xasprintf("google: the firewall rule '%s'", name);
+    int r = google_rule_get(g, name, &rule, err);
+    bool there = r == 0 && rule.name != NULL;
+    if (there) r = cloud_check_owner(&rule.tags, what, s, s->uid, err);
+    if (r == 0 && there) r = google_rule_settle(g, &rule, err);
+    if (r == 0 && there && rule.changed.n > 0) r = google_rule_patch(g, &rule, NULL, err);
+    if (r != 0) return r;
+    if (there) strv_add(&g->cache->members_ready, s->uid);
+    *ret_there = there;
+    return 0;
+}
+
+int google_members_ensure(struct google *g, const struct stack *s, const char *network, struct gp_error *err) {
+    GP_AUTO_FREE char *name = google_members_name(s->uid);
     struct gp_error last = {0};
     if (google_members_known(g, s->uid)) return 0;
     for (int i = 0; i < TRIES; i++) {
@@ -96,19 +110,14 @@ int google_members_ensure(struct google *g, const struct stack *s, const char *n
         gp_error_clear(&last);
         int r = google_rule_create(g, &new, &rule, &last);
         if (r == -GP_EEXISTS || r == -GP_EUNKNOWN) { /* of an earlier call or another run */
-            r = google_rule_get(g, name, &rule, err);
-            if (r != 0) return r;
-            if (rule.name == NULL) continue;
-            r = cloud_check_owner(&rule.tags, what, s, s->uid, err);
-            if (r == 0) r = google_rule_settle(g, &rule, err);
-            if (r == 0 && !rule.plain) r = google_rule_patch(g, &rule, NULL, err);
-            if (r != 0) return r;
-        } else if (r == 0) { /* an earlier insert without a reply did nothing */
-            r = google_rule_settle(g, &rule, err);
-            if (r != 0) return r;
-        } else {
-            break;
+            bool there = false;
+            r = google_members_look(g, s, &there, err);
+            if (r != 0 || there) return r;
+            continue;
         }
+        if (r != 0) break;
+        r = google_rule_settle(g, &rule, err); /* an earlier insert without a reply did nothing */
+        if (r != 0) return r;
         strv_add(&g->cache->members_ready, s->uid);
         return 0;
     }

@@ -84,7 +84,7 @@ static int update(struct google *g, const struct spec *spec, const struct stack 
     int rc = google_ssh_from(g, spec, &from, err);
     if (rc != 0) return rc;
     spec_regions(spec, s, &regions);
-    bool same = add_regions(&regions, r) && same_networks(&from, &r->from) && r->plain && !times;
+    bool same = add_regions(&regions, r) && same_networks(&from, &r->from) && r->changed.n == 0 && !times;
     if (times) {
         r->tags.created_s = s->created_s;
         r->tags.expires_s = s->expires_s;
@@ -149,35 +149,39 @@ static int take_claim(struct google *g, const struct prepare_req *req, bool made
     return made ? 0 : update(g, req->spec, s, !shared, r, err);
 }
 
-/* Nodes that a launch made, without the rule between them: it was cut, or somebody deleted the rule. */
-static bool lack_members(const struct prepare_req *req) {
+/* Whether nodes that a launch made lack the rule between them: it was cut, or somebody deleted the rule. One that is
+ * there is as gpuprov makes it afterwards, because it allows everything. */
+static int look_at_members(struct google *g, const struct prepare_req *req, bool *ret_lack, struct gp_error *err) {
     GP_AUTO_FREE char *name = google_members_name(req->stack->uid);
     size_t nodes = 0;
+    bool known = false, there = false;
     for (size_t i = 0; i < req->known->list.len; i++) {
         const struct resource *k = &req->known->list.items[i];
         if (k->state == RES_GONE || !str_eq(k->provider, "google")) continue;
-        if (k->kind == RES_GROUP && str_eq(k->id, name)) return false;
+        known = known || (k->kind == RES_GROUP && str_eq(k->id, name));
         nodes += k->kind == RES_INSTANCE;
     }
-    return nodes > 0 && req->spec->nodes > 1;
+    int r = known ? google_members_look(g, req->stack, &there, err) : 0;
+    *ret_lack = r == 0 && !there && nodes > 0 && req->spec->nodes > 1;
+    return r;
 }
 
 /* A stack that has machines keeps its claim; its rule gets the networks and the regions of the current spec. */
 static int apply_access(struct google *g, const struct prepare_req *req, struct gp_error *err) {
-    for (size_t i = 0; i < req->known->list.len; i++) {
+    bool lack = false;
+    int r = look_at_members(g, req, &lack, err);
+    for (size_t i = 0; r == 0 && i < req->known->list.len; i++) {
         const struct resource *k = &req->known->list.items[i];
         GP_AUTO_RULE struct google_rule rule = {0};
         bool its = k->kind == RES_GROUP && k->state != RES_GONE && k->claim && str_eq(k->provider, "google") &&
                    str_eq(k->uid, req->stack->uid) && google_name_valid(k->id);
         if (!its) continue;
-        int r = google_rule_get(g, k->id, &rule, err);
+        r = google_rule_get(g, k->id, &rule, err);
         if (r == 0 && rule.name != NULL) r = is_of(&rule, req->stack, req->stack->uid, err);
         if (r == 0 && rule.name != NULL) r = update(g, req->spec, req->stack, false, &rule, err);
-        if (r == 0 && rule.name != NULL && lack_members(req))
-            r = google_members_ensure(g, req->stack, rule.network, err);
-        if (r != 0) return gp_wrap(err, "access of stack '%s'", req->stack->name);
+        if (r == 0 && rule.name != NULL && lack) r = google_members_ensure(g, req->stack, rule.network, err);
     }
-    return 0;
+    return r != 0 ? gp_wrap(err, "access of stack '%s'", req->stack->name) : 0;
 }
 
 int google_prepare(struct provider *p, const struct prepare_req *req, struct gp_error *err) {

@@ -6,13 +6,17 @@
 
 #include "providers/google/google_int.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "providers/common/intents.h"
 #include "providers/common/launch/settle.h"
+#include "providers/common/ssh_from.h"
 
 #define ABOUT_MAX 2048 /* characters of a description */
 #define HOME "home"    /* its member with the stack's region */
 #define INSERT "google firewalls.insert"
+#define PRIORITY 1000 /* Google's own, where a rule has none */
+#define READS 5
 
 void google_rule_clear(struct google_rule *r) {
     free(r->name);
@@ -20,6 +24,8 @@ void google_rule_clear(struct google_rule *r) {
     free(r->home);
     tags_clear(&r->tags);
     strv_clear(&r->from);
+    strv_clear(&r->others);
+    strv_clear(&r->changed);
     *r = (struct google_rule){0};
 }
 
@@ -58,26 +64,52 @@ static bool is_one(const json_t *list, const char *value) {
     return json_array_size(list) == 1 && json_is_string(first) && strcmp(json_string_value(first), value) == 0;
 }
 
-/* As gpuprov makes it for this uid: SSH from networks, or everything between nodes. */
-static bool is_plain(const json_t *item, const char *uid, bool claim) {
+static bool is_empty(const json_t *item, const char *list) { return json_array_size(json_at(item, list)) == 0; }
+
+/* The members that are not as gpuprov makes them for this uid: SSH from networks, or everything between nodes. */
+static void find_changed(const json_t *item, const char *uid, bool members, struct strv *ret) {
     GP_AUTO_FREE char *tag = google_tag_name(uid);
-    const json_t *allowed = json_at(item, "allowed");
     const char *protocol = json_str(item, "allowed.0.IPProtocol", "");
-    bool right = json_array_size(allowed) == 1 && json_array_size(json_at(item, "denied")) == 0 &&
-                 !json_bool(item, "disabled", false) && is_one(json_at(item, "targetTags"), tag) &&
-                 strcmp(json_str(item, "direction", "INGRESS"), "INGRESS") == 0 &&
-                 json_array_size(json_at(item, "sourceServiceAccounts")) == 0;
-    if (claim)
-        return right && strcmp(protocol, "tcp") == 0 && is_one(json_at(item, "allowed.0.ports"), "22") &&
-               json_array_size(json_at(item, "sourceTags")) == 0;
-    return right && strcmp(protocol, "all") == 0 && is_one(json_at(item, "sourceTags"), tag) &&
-           json_array_size(json_at(item, "sourceRanges")) == 0;
+    const struct {
+        const char *name;
+        bool right;
+    } parts[] = {
+        {"allowed", json_array_size(json_at(item, "allowed")) == 1 && strcmp(protocol, members ? "all" : "tcp") == 0 &&
+                        (members || is_one(json_at(item, "allowed.0.ports"), "22"))},
+        {"denied", is_empty(item, "denied")},
+        {"destinationRanges", is_empty(item, "destinationRanges")},
+        {"direction", strcmp(json_str(item, "direction", "INGRESS"), "INGRESS") == 0},
+        {"disabled", !json_bool(item, "disabled", false)},
+        {"priority", json_int(item, "priority", PRIORITY) == PRIORITY},
+        {"sourceRanges", !members || is_empty(item, "sourceRanges")},
+        {"sourceServiceAccounts", is_empty(item, "sourceServiceAccounts")},
+        {"sourceTags", members ? is_one(json_at(item, "sourceTags"), tag) : is_empty(item, "sourceTags")},
+        {"targetServiceAccounts", is_empty(item, "targetServiceAccounts")},
+        {"targetTags", is_one(json_at(item, "targetTags"), tag)},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(parts); i++)
+        if (!parts[i].right) strv_add(ret, parts[i].name);
+}
+
+static void add_texts(const json_t *item, const char *list, const char *but, struct strv *ret) {
+    const json_t *one = NULL;
+    size_t i = 0;
+    json_array_foreach(json_at(item, list), i, one) if (json_is_string(one) && !str_eq(json_string_value(one), but))
+        strv_add(ret, json_string_value(one));
+}
+
+/* Its kind is in its name: the description is anybody's. */
+static void read_form(const json_t *item, struct google_rule *ret) {
+    GP_AUTO_FREE char *members_name = google_members_name(ret->tags.uid), *tag = google_tag_name(ret->tags.uid);
+    bool members = strcmp(ret->name, members_name) == 0;
+    add_texts(item, "sourceRanges", NULL, &ret->from);
+    add_texts(item, "sourceTags", members ? tag : NULL, &ret->others);
+    add_texts(item, "sourceServiceAccounts", NULL, &ret->others);
+    find_changed(item, ret->tags.uid, members, &ret->changed);
 }
 
 int google_rule_read(const json_t *item, struct google_rule *ret, struct gp_error *err) {
     const char *name = json_str(item, "name", "");
-    const json_t *network = NULL;
-    size_t i = 0;
     google_rule_clear(ret);
     if (!google_name_valid(name))
         return gp_fail(err, GP_EPROTO, "google firewalls: a name in the reply is not that of a rule");
@@ -86,9 +118,7 @@ int google_rule_read(const json_t *item, struct google_rule *ret, struct gp_erro
     ret->name = xstrdup(name);
     ret->network = xstrdup(google_last(json_str(item, "network", "")));
     str_one_line(ret->network);
-    json_array_foreach(json_at(item, "sourceRanges"), i, network) if (json_is_string(network))
-        strv_add(&ret->from, json_string_value(network));
-    ret->plain = ret->tags.uid[0] != '\0' && is_plain(item, ret->tags.uid, ret->tags.claim);
+    read_form(item, ret);
     return 0;
 }
 
@@ -155,8 +185,8 @@ int google_rule_begin(struct google *g, const struct google_new_rule *n, struct 
                       struct gp_error *err) {
     const struct stack *s = n->stack;
     GP_AUTO_FREE char *about = NULL;
-    ret->rule = (struct google_rule){
-        .name = xstrdup(n->name), .network = xstrdup(n->network), .home = xstrdup(s->region), .plain = true};
+    ret->rule =
+        (struct google_rule){.name = xstrdup(n->name), .network = xstrdup(n->network), .home = xstrdup(s->region)};
     tags_of_stack(&ret->rule.tags, s);
     ret->rule.tags.created_s = s->created_s;
     resource_set(&ret->rule.tags.regions, n->regions);
@@ -205,17 +235,77 @@ int google_rule_create(struct google *g, const struct google_new_rule *n, struct
     return r;
 }
 
+/* Google merges: a member that a patch does not name stays. The log is the user's own. */
+static json_t *patch_body(const struct google_rule *r, const struct strv *from, const char *about) {
+    static const char *const lists[] = {"denied",     "destinationRanges",    "sourceRanges", "sourceServiceAccounts",
+                                        "sourceTags", "targetServiceAccounts"};
+    json_t *body = rule_body(r->tags.uid, from, about);
+    json_object_del(body, "direction"); /* it cannot be changed */
+    json_object_set_new(body, "name", json_string(r->name));
+    json_object_set_new(body, "priority", json_integer(PRIORITY));
+    for (size_t i = 0; i < GP_ARRAY_LEN(lists); i++)
+        if (json_object_get(body, lists[i]) == NULL) json_object_set_new(body, lists[i], json_array());
+    return body;
+}
+
+static bool has_network(const struct strv *from, const char *network) {
+    for (size_t i = 0; from != NULL && i < from->n; i++)
+        if (ssh_from_same(from->v[i], network)) return true;
+    return false;
+}
+
+static void say_removed(struct google *g, const char *rule, const struct strv *from, const char *source) {
+    GP_AUTO_FREE char *text =
+        from != NULL
+            ? xasprintf("firewall rule %s allowed SSH from %.100s, which access.ssh_from does not list: removed", rule,
+                        source)
+            : xasprintf("firewall rule %s allowed everything from %.100s, which is no node of the stack: removed", rule,
+                        source);
+    str_one_line(text);
+    event_emit(g->sink, -1, NODE_LAUNCHING, EVENT_WARN, "access", "%s", text);
+}
+
+/* r: before the patch. */
+static void say_changed(struct google *g, const struct google_rule *r, const struct strv *from) {
+    GP_AUTO_STR struct str names = {0};
+    for (size_t i = 0; i < r->from.n; i++)
+        if (!has_network(from, r->from.v[i])) say_removed(g, r->name, from, r->from.v[i]);
+    for (size_t i = 0; i < r->others.n; i++) say_removed(g, r->name, from, r->others.v[i]);
+    for (size_t i = 0; i < r->changed.n; i++)
+        if (!str_starts(r->changed.v[i], "source"))
+            str_addf(&names, "%s%s", names.len > 0 ? ", " : "", r->changed.v[i]);
+    if (names.len > 0)
+        event_emit(g->sink, -1, NODE_LAUNCHING, EVENT_WARN, "access",
+                   "firewall rule %s was changed by somebody (%s): it is as gpuprov makes it again", r->name, names.s);
+}
+
+/* Somebody may change it again, and what Google makes of a patch is Google's. */
+static int read_back(struct google *g, const char *name, struct gp_error *err) {
+    for (int i = 0;; i++) {
+        GP_AUTO_RULE struct google_rule now = {0};
+        int r = google_rule_get(g, name, &now, err);
+        if (r != 0 || (now.name != NULL && now.changed.n == 0)) return r;
+        if (i == READS - 1 && now.name == NULL)
+            return gp_fail(err, GP_EPROTO, "google: somebody deleted it meanwhile: run the command again");
+        if (i == READS - 1)
+            return gp_fail(err, GP_EPROTO,
+                           "google: its %s is still not as gpuprov makes it: delete the rule in the cloud's console",
+                           now.changed.v[0]);
+        if (gp_sleep(100 << i, g->cancel, NULL) != 0) return gp_fail(err, GP_ECANCELLED, "cancelled");
+    }
+}
+
 int google_rule_patch(struct google *g, const struct google_rule *r, const struct strv *from, struct gp_error *err) {
     GP_AUTO_REST struct rest_reply reply = {0};
     GP_AUTO_FREE char *about = NULL;
     int rc = about_text(&r->tags, r->home, &about, err);
     if (rc != 0) return rc;
-    GP_AUTO_JSON json_t *body = rule_body(r->tags.uid, from, about);
+    GP_AUTO_JSON json_t *body = patch_body(r, from, about);
     GP_AUTO_FREE char *url = google_url(g, "global/firewalls/%s", r->name);
-    json_object_del(body, "direction"); /* it cannot be changed */
-    json_object_set_new(body, "name", json_string(r->name));
     rc = google_call(g, "google firewalls.patch", "PATCH", url, body, 0, &reply, err);
     if (rc == 0) rc = google_wait(g, NULL, reply.json, "google firewalls.patch", NULL, err);
+    if (rc == 0) rc = read_back(g, r->name, err);
+    if (rc == 0) say_changed(g, r, from);
     return rc != 0 ? gp_wrap(err, "could not update the rule %s", r->name) : 0;
 }
 

@@ -525,9 +525,17 @@ class Google(Mock, Tokens):
         return self._operation("insert", None, ("firewalls", name), done)
 
     def _firewall_prose(self, body):
-        if len(body.get("description", "")) > 2048 or not (body.get("sourceRanges") or body.get("sourceTags")):
-            self.faults.append("firewall: description or sources")
-            raise error(400, "invalid", "Invalid value for field 'resource'")
+        has = {k for k, v in body.items() if v}
+        accounts = has & {"sourceServiceAccounts", "targetServiceAccounts"}
+        checks = [(len(body.get("description", "")) <= 2048, "description"),
+                  (has & {"sourceRanges", "sourceTags", "sourceServiceAccounts"}, "sources"),
+                  (len(has & {"allowed", "denied"}) == 1, "allowed or denied"),
+                  (not (accounts and has & {"sourceTags", "targetTags"}), "service accounts with tags"),
+                  (0 <= body.get("priority", 1000) <= 65535, "priority")]
+        for right, text in checks:
+            if not right:
+                self.faults.append("firewall: " + text)
+                raise error(400, "invalid", "Invalid value for field 'resource': " + text)
 
     def _rule(self, args):
         found = self.firewalls.get(args["firewall"])
@@ -542,9 +550,15 @@ class Google(Mock, Tokens):
         return self._paged("compute#firewallList", [f["item"] for f in self.firewalls.values() if f["there"]], query)
 
     def _firewalls_patch(self, args, _query, body):
+        """A JSON merge patch: what it does not name stays, an array replaces the whole one, and an empty one is not shown."""
         item = self._rule(args)["item"]
-        item.update(body)
-        self._firewall_prose(item)
+        if body.get("direction", item["direction"]) != item["direction"] or body["name"] != item["name"]:
+            self.faults.append("firewalls.patch: direction or name")
+            raise error(400, "invalid", "Invalid value for field 'resource'")
+        changed = {k: v for k, v in {**item, **body}.items() if v != []}
+        self._firewall_prose(changed)
+        item.clear()
+        item.update(changed)
         return self._operation("patch", None, ("firewalls", args["firewall"]), lambda: None)
 
     def _firewalls_delete(self, args, _query, _obj):

@@ -147,17 +147,55 @@ def test_a_claim_of_another_owner(cloud, tmp_path):
     assert drive(cloud, tmp_path, spec, "list")[1]["resources"] == []
 
 
-def test_a_rule_that_was_opened_is_closed_again(cloud, tmp_path):
-    """Somebody lets everybody in: the next `up` writes the spec's networks."""
+ROBOT = google_cloud.EMAIL
+OPENED = [{"sourceRanges": ["0.0.0.0/0"]}, {"allowed": [{"IPProtocol": "all"}]}, {"disabled": True},
+          {"targetTags": ["everything"]}, {"sourceTags": ["theirs"]}, {"priority": 0},
+          {"sourceServiceAccounts": [ROBOT], "targetServiceAccounts": [ROBOT], "targetTags": []},
+          {"allowed": [], "denied": [{"IPProtocol": "all"}]}, {"destinationRanges": ["192.0.2.0/24"]}]
+
+
+@pytest.mark.parametrize("change", OPENED)
+def test_a_rule_that_was_opened_is_closed_again(cloud, tmp_path, change):
+    """Somebody lets everybody in: the next `up` writes the spec's networks, and nothing else stays."""
     spec = write_spec(tmp_path)
     assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
     rule = next(iter(cloud.firewalls.values()))["item"]
-    for change in ({"sourceRanges": ["0.0.0.0/0"]}, {"allowed": [{"IPProtocol": "all"}]}, {"disabled": True},
-                   {"targetTags": ["everything"]}):
-        rule.update(change)
-        assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
-        assert rule["sourceRanges"] == ["203.0.113.0/24"] and not rule["disabled"], change
-        assert rule["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}] and rule["targetTags"] != ["everything"]
+    before = dict(rule)
+    rule.update(change)
+    assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+    assert rule == before
+    del cloud.log[:]
+    assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+    assert not cloud.requests("PATCH")
+
+
+def members_of(cloud):
+    return next(f["item"] for name, f in cloud.firewalls.items() if name.endswith("-members"))
+
+
+@pytest.mark.parametrize("about", [{}, {"gpuprov:claim": "1", "gpuprov:regions": "us-central1"}])
+def test_a_rule_between_nodes_that_was_opened_is_closed_again(cloud, tmp_path, about):
+    """Also one whose description makes it a claim."""
+    spec = launched(cloud, tmp_path)
+    rule = members_of(cloud)
+    before = dict(rule)
+    rule.update(sourceRanges=["0.0.0.0/0"], description=json.dumps({**json.loads(rule["description"]), **about}))
+    if about:
+        rule.update(sourceTags=[], allowed=[{"IPProtocol": "tcp", "ports": ["22"]}])
+    cloud.instances.clear()
+    drive(cloud, tmp_path, spec, "create")
+    assert dict(rule, description="") == dict(before, description="")
+
+
+def test_a_rule_that_a_patch_does_not_close(cloud, tmp_path):
+    """It is read back: what Google reports as done is not believed."""
+    spec = write_spec(tmp_path)
+    assert drive(cloud, tmp_path, spec, "prepare")[0] == 0
+    next(iter(cloud.firewalls.values()))["item"].update(sourceTags=["theirs"])
+    done = {"kind": "compute#operation", "name": "operation-1", "status": "DONE"}
+    cloud.rule("PATCH .*/global/firewalls/", "reply", status=200, obj=done)
+    rc, result, _ = drive(cloud, tmp_path, spec, "prepare")
+    assert rc != 0 and "its sourceTags is still not as gpuprov makes it: delete the rule" in result["message"], result
 
 
 @pytest.mark.parametrize("name", ["../x", "a?b", "operation-1/../../instances", "x\r\ny", "", 5, "o" * 300])

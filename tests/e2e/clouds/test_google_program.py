@@ -89,6 +89,24 @@ def test_nodes_without_the_rule_between_them_get_it(cloud, tmp_path):
     assert cloud.left() == []
 
 
+def test_rules_of_running_nodes_that_somebody_opened(cloud, tmp_path):
+    """Each `up` writes them again, and names what was removed."""
+    spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path)
+    gpuprov("up", spec, code=6)
+    before = copy.deepcopy(cloud.firewalls)
+    for name, rule in cloud.firewalls.items():
+        rule["item"].update({"sourceRanges": ["0.0.0.0/0"]} if name.endswith("-members") else
+                            {"sourceTags": ["theirs"], "priority": 1})
+    said = gpuprov("up", spec, code=6)
+    assert cloud.firewalls == before
+    assert "-members allowed everything from 0.0.0.0/0, which is no node of the stack: removed" in said, said
+    assert "allowed SSH from theirs, which access.ssh_from does not list: removed" in said, said
+    assert "was changed by somebody (priority): it is as gpuprov makes it again" in said, said
+    assert "firewall rule" not in gpuprov("up", spec, code=6)
+    gpuprov("down", "train")
+    assert cloud.left() == []
+
+
 def test_nodes_of_a_lost_launch_whose_rule_is_refused(cloud, tmp_path):
     """The repeated request finds them, and they are deleted, as after a launch whose reply came: the next `up` launches."""
     spec, gpuprov = spec_of(tmp_path), Machine(cloud, tmp_path)
