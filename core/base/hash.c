@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256, SHA-1 and base64 through OpenSSL. Pure; any thread. */
+/* SHA-256, SHA-1 and base64 through OpenSSL, and the hash of tables. Pure but for hash_key_init; any thread. */
 #include "base/gp_base.h"
 
 #include "base/hash.h"
+
+#include "base/fs.h"
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -57,6 +59,56 @@ void sha256_hex(const void *p, size_t n, char ret[65]) {
     unsigned char digest[SHA256_BYTES];
     sha256_bytes(p, n, digest);
     str_hex(ret, digest, sizeof digest);
+}
+
+/* --- SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein) --- */
+
+static uint64_t rotate(uint64_t x, unsigned bits) { return x << bits | x >> (64 - bits); }
+
+static void sip_rounds(uint64_t v[4], int n) {
+    for (int i = 0; i < n; i++) {
+        v[0] += v[1];
+        v[2] += v[3];
+        v[1] = rotate(v[1], 13) ^ v[0];
+        v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] = rotate(v[0], 32);
+        v[2] += v[1];
+        v[0] += v[3];
+        v[1] = rotate(v[1], 17) ^ v[2];
+        v[3] = rotate(v[3], 21) ^ v[0];
+        v[2] = rotate(v[2], 32);
+    }
+}
+
+/* At most 8 bytes, the first one lowest. */
+static uint64_t sip_word(const unsigned char *p, size_t n) {
+    uint64_t w = 0;
+    for (size_t i = 0; i < n; i++) w |= (uint64_t)p[i] << (8 * i);
+    return w;
+}
+
+static void sip_add(uint64_t v[4], uint64_t word) {
+    v[3] ^= word;
+    sip_rounds(v, 2);
+    v[0] ^= word;
+}
+
+uint64_t hash_keyed(const struct hash_key *k, const void *p, size_t n) {
+    const unsigned char *b = p;
+    uint64_t v[4] = {k->k[0] ^ 0x736f6d6570736575U, k->k[1] ^ 0x646f72616e646f6dU, k->k[0] ^ 0x6c7967656e657261U,
+                     k->k[1] ^ 0x7465646279746573U};
+    size_t at = 0;
+    for (; n - at >= 8; at += 8) sip_add(v, sip_word(b + at, 8));
+    sip_add(v, (uint64_t)n << 56 | (n > at ? sip_word(b + at, n - at) : 0));
+    v[2] ^= 0xff;
+    sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+void hash_key_init(struct hash_key *k) {
+    if (fs_random(k, sizeof *k, NULL) == 0) return;
+    fputs("gpuprov: this system gives no random bytes\n", stderr);
+    abort();
 }
 
 char *base64_text(const void *p, size_t n) {

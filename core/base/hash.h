@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256, SHA-1 and base64 through OpenSSL. Pure; any thread. */
+/* SHA-256, SHA-1 and base64 through OpenSSL, and the hash of tables. Pure but for hash_key_init; any thread. */
 #ifndef GP_BASE_HASH_H
 #define GP_BASE_HASH_H
 
@@ -23,6 +23,14 @@ void sha256_sum_add(struct sha256_sum *s, const void *p, size_t n);
 void sha256_sum_end(struct sha256_sum *s, unsigned char ret[SHA256_BYTES]); /* frees */
 void sha256_sum_clear(struct sha256_sum *s);                                /* of one that was not ended */
 #define GP_AUTO_SHA256_SUM GP_CLEANUP(sha256_sum_clear)
+
+/* For tables of foreign texts: SipHash-2-4. Without the key nobody can choose texts that share a place, as is easy for
+ * a hash like FNV. Not for what is stored or sent. */
+struct hash_key {
+    uint64_t k[2];
+};
+void hash_key_init(struct hash_key *k); /* random. Aborts when there are no random bytes. */
+uint64_t hash_keyed(const struct hash_key *k, const void *p, size_t n);
 
 char *base64_text(const void *p, size_t n); /* one line; caller frees */
 /* Strict: whole groups of four, padding only at the end, nothing else. False: not base64. ret: zeroed or

@@ -113,11 +113,14 @@ static char *part_of(const char *shown) {
     return end != NULL ? xstrndup(at, (size_t)(end - at) + 1) : xstrdup(shown);
 }
 
-/* The beginning is an address, which no author of a spec can know, so nobody can choose values of one chain. */
+static struct hash_key chain_key;
+static pthread_once_t chain_once = PTHREAD_ONCE_INIT;
+static void make_chain_key(void) { hash_key_init(&chain_key); }
+
+/* The author of a spec chooses values, and must not choose those of one chain. */
 static hidden_list *chain_of(hidden_list *table, const char *bytes, size_t n) {
-    uint64_t h = (uintptr_t)by_value;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3U;
-    return &table[(h >> 32 ^ h) % LOG_CHAINS];
+    pthread_once(&chain_once, make_chain_key);
+    return &table[hash_keyed(&chain_key, bytes, n) % LOG_CHAINS];
 }
 
 static struct hidden *find_value(const char *value, size_t n) {

@@ -68,14 +68,13 @@ static bool is_verbs_error(const struct event *e) {
     return e->node < 0 && e->status == EVENT_FAIL && (e->phase == NODE_FAILED || e->phase == NODE_ENDING);
 }
 
-static uint64_t hash_text(uint64_t h, const char *s) { /* FNV-1a */
-    for (; *s != '\0'; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    return (h ^ 0xff) * 0x100000001b3u;
-}
-
 /* A check over all nodes: each node reports it, one line is enough. */
 static bool is_repeated(struct progress *p, const struct event *e) {
-    uint64_t h = hash_text(hash_text(0xcbf29ce484222325u + (unsigned)e->status, e->step), e->text);
+    GP_AUTO_STR struct str all = {0};
+    str_addf(&all, "%u", (unsigned)e->status);
+    str_add_mem(&all, e->step, strlen(e->step) + 1);
+    str_add(&all, e->text);
+    uint64_t h = hash_keyed(&p->key, all.s, all.len); /* a node cannot hide another's line by one of the same hash */
     for (size_t i = 0; i < p->gang.len; i++)
         if (p->gang.items[i] == h) return true;
     vec_push(&p->gang, h);
@@ -258,6 +257,7 @@ int progress_open_in(struct progress_hub *hub, enum output_mode mode, FILE *to, 
     p->sink = (struct event_sink){emit, p};
     p->beat_ms = BEAT_MS;
     pthread_mutex_init(&p->lock, NULL);
+    hash_key_init(&p->key);
     int r = 0;
     if (log_path != NULL) {
         r = fs_open_output(log_path, O_CREAT | O_APPEND, 0600, &p->log_fd, err);

@@ -6,6 +6,7 @@
 #include "output.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #include <pthread.h>
 
@@ -22,6 +23,7 @@ struct progress {
     int64_t beat_ms;          /* plain and JSON lines: a wait is repeated after this time */
     struct strv *failed;      /* the failures that were printed; NULL: not collected */
     VEC_OF(uint64_t) gang;    /* checks over all nodes: the lines that were printed, as hashes */
+    struct hash_key key;      /* of these hashes */
     pthread_mutex_t lock;     /* failed, gang */
     void *priv;               /* the writer's own */
 };

@@ -21,9 +21,14 @@ int bucket_open(const char *to, const struct gp_cancel *cancel, const struct htt
     GP_AUTO_BUCKET_URL struct bucket_url where = {0};
     int r = bucket_url_decode(to, &where, err);
     if (r != 0) return r;
-    for (size_t i = 0; bucket_registry[i] != NULL; i++)
-        if (strcmp(bucket_registry[i]->scheme, where.scheme) == 0)
-            return bucket_registry[i]->open(&where, cancel, watch, ret, err);
+    for (size_t i = 0; bucket_registry[i] != NULL; i++) {
+        if (strcmp(bucket_registry[i]->scheme, where.scheme) != 0) continue;
+        r = bucket_registry[i]->open(&where, cancel, watch, ret, err);
+        if (r != 0) return r;
+        (*ret)->cancel = cancel;
+        (*ret)->watch = watch;
+        return 0;
+    }
     return gp_fail(err, GP_EINTERNAL, "'%s': no implementation has the scheme", to);
 }
 

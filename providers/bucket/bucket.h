@@ -11,6 +11,7 @@
 #define GP_PROVIDERS_BUCKET_H
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "providers/common/page_mark.h"
@@ -64,6 +65,8 @@ struct bucket {
     const struct bucket_ops *ops;
     char *name, *prefix, *text; /* text: "s3://BUCKET/PREFIX", for messages */
     struct bucket_progress so_far;
+    const struct gp_cancel *cancel; /* of bucket_open; may be NULL */
+    const struct http_watch *watch; /* likewise */
 };
 struct bucket_ops {
     const char *scheme; /* of bucket_url_schemes */
@@ -118,12 +121,15 @@ struct bucket_pages {
     int empty;
     size_t at; /* objects of the pages before */
     uint64_t left_out;
-    uint64_t *keys; /* hashes of all keys; 0: free */
+    struct hash_key key; /* of the hashes: who writes to the bucket chooses the keys */
+    uint64_t *keys;      /* hashes of all keys; 0: free */
     size_t len, room;
+    uint64_t looks; /* at places of `keys`, in all */
 };
 void bucket_pages_clear(struct bucket_pages *p);
 #define GP_AUTO_BUCKET_PAGES GP_CLEANUP(bucket_pages_clear)
-/* After the objects of a page were added. next: the token of the next one; NULL: this was the last, and o is sorted. */
+/* After the objects of a page were added. next: the token of the next one; NULL: this was the last, and o is sorted.
+ * Looks at the bucket's cancel and watch meanwhile. */
 int bucket_pages_next(struct bucket *b, struct bucket_pages *p, struct bucket_objects *o, const char *next,
                       struct gp_error *err);
 /* The next request moves n bytes of content from `at` on; bucket_moved: they are in their place. */

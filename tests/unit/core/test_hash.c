@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 and base64: published vectors, and what is refused. */
+/* SHA-256, SipHash and base64: published vectors, and what is refused. */
 #include "base/gp_base.h"
 
 #include "base/hash.h"
@@ -46,6 +46,24 @@ static void sha256_in_pieces(void **state) {
     assert_null(sum.ctx_);
 }
 
+static void siphash_has_the_published_values(void **state) {
+    (void)state;
+    static const struct hash_key key = {{0x0706050403020100U, 0x0f0e0d0c0b0a0908U}};
+    static const struct {
+        size_t n;
+        uint64_t hash;
+    } rows[] = {
+        {0, 0x726fdb47dd0e0e31U}, {1, 0x74f839c593dc67fdU}, {8, 0x93f5f5799a932462U}, {15, 0xa129ca6149be45e5U}};
+    unsigned char text[15];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (unsigned char)i;
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) assert_true(hash_keyed(&key, text, rows[i].n) == rows[i].hash);
+    struct hash_key a = {{0, 0}}, b = {{0, 0}};
+    hash_key_init(&a);
+    hash_key_init(&b);
+    assert_memory_not_equal(&a, &b, sizeof a);
+    assert_true(hash_keyed(&a, text, 15) != hash_keyed(&b, text, 15));
+}
+
 static void base64_goes_both_ways(void **state) {
     (void)state;
     static const struct {
@@ -79,6 +97,7 @@ int main(void) {
         cmocka_unit_test(sha1_has_the_published_value),
         cmocka_unit_test(sha256_has_the_published_values),
         cmocka_unit_test(sha256_in_pieces),
+        cmocka_unit_test(siphash_has_the_published_values),
         cmocka_unit_test(base64_goes_both_ways),
         cmocka_unit_test(what_is_no_base64_is_refused),
     };

@@ -322,6 +322,26 @@ static void one_clock_for_all_writers(void **state) {
     pthread_mutex_destroy(&hub.lock);
 }
 
+/* A check over all nodes is one line, whoever reports it. These two warnings are different, and FNV-1a of status, step
+ * and text has one value for both: a node could hide the line of another. */
+static void lines_of_a_gang(void **state) {
+    (void)state;
+    static const char *const texts[] = {"V3W-03k-npk0K3eJalxA1E", "R1R723c,-68QXpfIblKN0F"};
+    GP_AUTO_FILE FILE *f = tmpfile();
+    struct progress *p = NULL;
+    assert_int_equal(progress_open(OUTPUT_PLAIN, f, "llm", 2, NULL, &p, NULL), 0);
+    for (int node = 0; node < 2; node++)
+        for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++)
+            event_emit(progress_sink(p), node, NODE_GANG, EVENT_WARN, "", "%s", texts[i]);
+    progress_close(p);
+    GP_AUTO_FREE char *text = read_back(f);
+    for (size_t i = 0; i < GP_ARRAY_LEN(texts); i++) {
+        const char *line = strstr(text, texts[i]);
+        assert_non_null(line);
+        assert_null(strstr(line + 1, texts[i]));
+    }
+}
+
 static void no_colour_when_asked(void **state) {
     (void)state;
     setenv("NO_COLOR", "1", 1);
@@ -396,6 +416,7 @@ int main(void) {
         cmocka_unit_test(a_log_that_cannot_be_opened),
         cmocka_unit_test(live_area),
         cmocka_unit_test(live_fits_narrow_terminals),
+        cmocka_unit_test(lines_of_a_gang),
         cmocka_unit_test(no_colour_when_asked),
         cmocka_unit_test(news_of_a_job_stay),
         cmocka_unit_test(a_signal_clears_the_area),

@@ -237,6 +237,126 @@ static void pages_end(void **state) {
     assert_non_null(strstr(err.msg, "more than 100 empty pages"));
 }
 
+/* --- keys that somebody chose: FNV-1a, the hash that most take, has equal bits 7..25 for all of them --- */
+
+enum { CHOSEN = 200000, PAGE = 1000, HALF = 1 << 18, STATE = (1 << 26) - 1 };
+
+/* Three or four characters of 6 bits of i. */
+static void letters(uint32_t i, int n, char *dst) {
+    static const char of[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+    for (int k = 0; k < n; k++) dst[k] = of[(i >> (6 * k)) & 63];
+    dst[n] = '\0';
+}
+
+struct half {
+    uint32_t state, i;
+};
+
+static int by_state(const void *a, const void *b) {
+    const struct half *x = a, *y = b;
+    return (x->state > y->state) - (x->state < y->state);
+}
+
+/* The low 26 bits of FNV-1a after the first three characters, sorted. */
+static struct half *begin_all(void) {
+    struct half *all = xcalloc(HALF, sizeof *all);
+    for (uint32_t i = 0; i < HALF; i++) {
+        char s[4];
+        uint64_t h = 0xcbf29ce484222325U;
+        letters(i, 3, s);
+        for (int k = 0; k < 3; k++) h = (h ^ (unsigned char)s[k]) * 0x100000001b3U;
+        all[i] = (struct half){(uint32_t)h & STATE, i};
+    }
+    qsort(all, HALF, sizeof *all, by_state);
+    return all;
+}
+
+/* Calls take(ctx, key) for CHOSEN keys: each end is followed back to the state from which it has the hash `low`. */
+static void choose_keys(void (*take)(void *ctx, const char *key), void *ctx) {
+    struct half *all = begin_all();
+    bool *there = xcalloc(STATE + 1, sizeof *there); /* saves most searches */
+    uint32_t inverse = 1;
+    int n = 0;
+    for (int i = 0; i < HALF; i++) there[all[i].state] = true;
+    for (int i = 0; i < 6; i++) inverse *= 2 - 0x1b3U * inverse; /* of the prime's low 26 bits */
+    for (uint32_t low = 0; low < 128 && n < CHOSEN; low++) {
+        for (uint32_t end = 0; end < 1 << 24 && n < CHOSEN; end++) {
+            char key[8], *tail = key + 3;
+            struct half want = {low, 0};
+            letters(end, 4, tail);
+            for (int k = 3; k >= 0; k--) want.state = ((want.state * inverse) & STATE) ^ (unsigned char)tail[k];
+            if (!there[want.state]) continue;
+            const struct half *found = bsearch(&want, all, HALF, sizeof *all, by_state);
+            if (found == NULL) continue;
+            char first = tail[0];
+            letters(found->i, 3, key);
+            tail[0] = first;
+            take(ctx, key);
+            n++;
+        }
+    }
+    free(there);
+    free(all);
+    assert_int_equal(n, CHOSEN);
+}
+
+struct listing {
+    struct bucket_objects o;
+    struct bucket_pages p;
+    int n;
+};
+
+static void list_key(void *ctx, const char *key) {
+    struct listing *l = ctx;
+    char none[] = "", text[] = "s3://b/p", next[20];
+    struct bucket b = {.prefix = none, .text = text};
+    assert_int_equal(bucket_objects_add(&b, &l->o, key, strlen(key), 1, NULL, NULL), 0);
+    if (++l->n % PAGE != 0) return;
+    snprintf(next, sizeof next, "t%d", l->n);
+    assert_int_equal(bucket_pages_next(&b, &l->p, &l->o, next, NULL), 0);
+    assert_int_equal(l->p.len, l->n);
+    assert_true(l->p.looks < 16 * (uint64_t)l->n); /* else the time grows with the square of the number */
+}
+
+static void chosen_keys_cost_no_more_than_others(void **state) {
+    (void)state;
+    struct listing l = {0};
+    choose_keys(list_key, &l);
+    bucket_pages_clear(&l.p);
+    bucket_objects_clear(&l.o);
+}
+
+static enum http_wait count_looks(void *ctx, int64_t waited_ms, uint64_t moved) {
+    int *looks = ctx;
+    assert_int_equal(waited_ms + (int64_t)moved, 0);
+    return ++*looks < 2 ? HTTP_WAIT_AGAIN : HTTP_WAIT_OVER;
+}
+
+/* One page may have all keys of a list. */
+static void a_long_page_ends_early(void **state) {
+    (void)state;
+    char none[] = "", text[] = "s3://b/p", key[20];
+    int looks = 0;
+    struct gp_cancel cancel = {.efd = -1};
+    const struct http_watch watch = {count_looks, &looks};
+    assert_int_equal(gp_cancel_init(&cancel, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        GP_AUTO_BUCKET_OBJECTS struct bucket_objects o = {0};
+        GP_AUTO_BUCKET_PAGES struct bucket_pages p = {0};
+        struct gp_error err = {0};
+        struct bucket b = {.prefix = none, .text = text, .cancel = &cancel, .watch = &watch};
+        for (int k = 0; k < 20000; k++) {
+            snprintf(key, sizeof key, "k%d", k);
+            assert_int_equal(bucket_objects_add(&b, &o, key, strlen(key), 1, NULL, NULL), 0);
+        }
+        assert_int_equal(bucket_pages_next(&b, &p, &o, "t", &err), i == 0 ? -GP_ETIMEOUT : -GP_ECANCELLED);
+        assert_int_equal(looks, 2);
+        assert_true(p.len < 10000);
+        gp_cancel_set(&cancel);
+    }
+    gp_cancel_clear(&cancel);
+}
+
 static void parts(void **state) {
     (void)state;
     static const uint64_t sizes[] = {1, BUCKET_WHOLE_MAX + 1, (uint64_t)200 << 30, (uint64_t)5 << 40};
@@ -297,6 +417,8 @@ int main(void) {
         cmocka_unit_test(pages_bring_new_keys),
         cmocka_unit_test(pages_have_no_circle),
         cmocka_unit_test(pages_end),
+        cmocka_unit_test(chosen_keys_cost_no_more_than_others),
+        cmocka_unit_test(a_long_page_ends_early),
         cmocka_unit_test(parts),
         cmocka_unit_test(crc32c_has_the_published_values),
         cmocka_unit_test(addresses_of_s3),
