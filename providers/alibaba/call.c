@@ -10,10 +10,10 @@
 #include "base/hash.h"
 #include "providers/alibaba/acs3.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/page_walk.h"
 #include "providers/common/places.h"
 
 #define AT_ONCE 16
-#define PAGES_MAX 1000
 #define BODY_PARAM "&UserData="
 
 static const struct {
@@ -249,7 +249,8 @@ static void page_query(const struct ali_list *l, struct str *out) {
 }
 
 /* The page's entries, and whether it was the last. */
-static int take_page(struct ali_list *l, const json_t *reply, struct gp_error *err) {
+static int take_page(struct ali_list *l, struct page_walk *walk, const char *what, const json_t *reply,
+                     struct gp_error *err) {
     json_t *items = l->items != NULL ? json_at(reply, l->items) : NULL, *item = NULL;
     size_t i = 0;
     if (l->items == NULL) {
@@ -270,18 +271,15 @@ static int take_page(struct ali_list *l, const json_t *reply, struct gp_error *e
         return gp_fail(err, GP_EPROTO, "%s in %s: the reply has no 'TotalCount'", l->action, l->region);
     else if (l->numbered) l->done = json_array_size(items) == 0 || l->seen >= json_int(reply, "TotalCount", 0);
     else if (token[0] == '\0') l->done = true;
-    else if (l->next != NULL && strcmp(l->next, token) == 0)
-        return gp_fail(err, GP_EPROTO, "%s in %s: the reply repeats a page", l->action, l->region);
     else {
         free(l->next);
         l->next = xstrdup(token);
     }
-    if (!l->done && l->pages >= PAGES_MAX)
-        return gp_fail(err, GP_EPROTO, "%s in %s: the reply has too many pages", l->action, l->region);
-    return 0;
+    GP_AUTO_FREE char *number = xasprintf("%lld", (long long)l->pages);
+    return l->done ? 0 : page_walk_next(walk, what, page_walk_json(items), l->numbered ? number : token, err);
 }
 
-static void one_round(struct ali *a, struct ali_list *lists, const size_t *which, size_t n) {
+static void one_round(struct ali *a, struct ali_list *lists, struct page_walk *walks, const size_t *which, size_t n) {
     struct prepared *p = xcalloc(n, sizeof *p);
     struct rest_call *calls = xcalloc(n, sizeof *calls);
     struct rest_result *results = xcalloc(n, sizeof *results);
@@ -291,13 +289,15 @@ static void one_round(struct ali *a, struct ali_list *lists, const size_t *which
         page_query(l, &query);
         prepare_call(a, l->service, l->region, l->action, query.s, 0, &p[i]);
         calls[i] = p[i].call;
+        calls[i].deadline_ms = walks[which[i]].deadline_ms;
     }
     rest_call_many(&a->rest, calls, n, AT_ONCE, results);
     for (size_t i = 0; i < n; i++) {
         struct ali_list *l = &lists[which[i]];
-        l->rc = results[i].rc;
-        if (l->rc != 0) l->err = results[i].err;
-        else l->rc = take_page(l, results[i].reply.json, &l->err);
+        struct page_walk *walk = &walks[which[i]];
+        if (results[i].rc != 0) l->err = results[i].err;
+        l->rc = results[i].rc != 0 ? page_walk_failed(walk, p[i].what, results[i].rc, &l->err)
+                                   : take_page(l, walk, p[i].what, results[i].reply.json, &l->err);
         rest_reply_clear(&results[i].reply);
         prepared_clear(&p[i]);
     }
@@ -308,18 +308,22 @@ static void one_round(struct ali *a, struct ali_list *lists, const size_t *which
 
 int ali_lists(struct ali *a, struct ali_list *lists, size_t n, struct gp_error *err) {
     size_t *which = xcalloc(n + 1, sizeof *which);
+    struct page_walk *walks = xcalloc(n + 1, sizeof *walks);
     int r = 0;
+    for (size_t i = 0; i < n; i++) page_walk_begin(&walks[i], a->rest.list_ms);
     for (size_t left = n; left > 0;) {
         left = 0;
         for (size_t i = 0; i < n; i++)
             if (!lists[i].done && lists[i].rc == 0) which[left++] = i;
-        if (left > 0) one_round(a, lists, which, left);
+        if (left > 0) one_round(a, lists, walks, which, left);
     }
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (lists[i].rc == 0) continue;
         r = lists[i].rc;
         if (err != NULL) *err = lists[i].err;
     }
+    for (size_t i = 0; i < n; i++) page_walk_clear(&walks[i]);
+    free(walks);
     free(which);
     return r;
 }

@@ -108,6 +108,7 @@ struct aws_call {
     const char *body;
     unsigned flags;
     const struct aws_cred *cred; /* NULL: a->cred, refreshed when needed */
+    int64_t deadline_ms;         /* of the whole, monotonic; 0: none */
 };
 int aws_call(struct aws *a, const struct aws_call *c, struct aws_reply *ret, struct gp_error *err);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "providers/aws/sigv4.h"
 #include "providers/common/cloud_clock.h"
+#include "providers/common/page_walk.h"
 
 #include <stdarg.h>
 #include <time.h>
@@ -233,6 +234,7 @@ static int attempt(struct aws *a, const struct aws_call *call, const struct aws_
                            .repeatable = (call->flags & AWS_ONCE) == 0,
                            .tries = call->flags & AWS_OPTIONAL ? 1 : 5,
                            .timeout_ms = call->flags & AWS_OPTIONAL ? 10000 : 60000,
+                           .deadline_ms = call->deadline_ms,
                            .max_body = REPLY_MAX};
     trace_call(&c, what);
     int r = http_call(a->http, &req, &resp, err);
@@ -285,30 +287,50 @@ int aws_ec2(struct aws *a, const char *region, const char *action, const struct 
     return aws_call(a, &c, ret, err);
 }
 
+/* One page. *ret_next: the token of the next one, NULL: this was the last; caller frees. */
+static int describe_page(struct aws *a, const struct aws_call *call, const char *set, struct page_walk *walk,
+                         aws_each_fn each, void *ctx, char **ret_next, struct gp_error *err) {
+    GP_AUTO_REPLY struct aws_reply reply = {0};
+    GP_AUTO_FREE char *what = xasprintf("ec2 %s in %s", call->action, call->region);
+    struct gp_error why = {0};
+    int r = aws_call(a, call, &reply, &why);
+    if (r != 0) {
+        r = page_walk_failed(walk, what, r, &why);
+        if (err != NULL) *err = why;
+        return r;
+    }
+    const struct xml_node *items = xml_find(reply.xml, set);
+    if (items == NULL) /* EC2 also sends empty sets: without a set this is the reply of another call */
+        return gp_fail(err, GP_EPROTO, "%s: the reply has no %s", what, set);
+    for (size_t i = 0; i < items->children.len; i++) {
+        r = each(ctx, items->children.items[i], err);
+        if (r != 0) return r;
+    }
+    const char *token = xml_str(reply.xml, "nextToken", "");
+    if (token[0] == '\0') return 0;
+    r = page_walk_next(walk, what, page_walk_xml(items), token, err);
+    if (r == 0) *ret_next = xstrdup(token);
+    return r;
+}
+
 int aws_describe(struct aws *a, const char *region, const char *action, const struct str *body, int page,
                  const char *set, aws_each_fn each, void *ctx, struct gp_error *err) {
     GP_AUTO_FREE char *next = NULL;
-    for (int pages = 0; pages < 1000; pages++) {
+    struct page_walk walk = {0};
+    int r = 0;
+    if (body->truncated) return gp_fail(err, GP_EINTERNAL, "ec2 %s: the request is too large", action);
+    page_walk_begin(&walk, 0);
+    do {
         GP_AUTO_STR struct str b = {0};
-        GP_AUTO_REPLY struct aws_reply reply = {0};
         str_add(&b, body->s);
         if (page > 0) aws_param_int(&b, "MaxResults", page);
         if (next != NULL) aws_param(&b, "NextToken", next);
-        int r = aws_ec2(a, region, action, &b, 0, &reply, err);
-        if (r != 0) return r;
-        const struct xml_node *items = xml_find(reply.xml, set);
-        if (items == NULL) /* EC2 also sends empty sets: without a set this is the reply of another call */
-            return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply has no %s", action, region, set);
-        for (size_t i = 0; i < items->children.len; i++) {
-            r = each(ctx, items->children.items[i], err);
-            if (r != 0) return r;
-        }
-        const char *token = xml_str(reply.xml, "nextToken", "");
-        if (token[0] == '\0') return 0;
-        if (next != NULL && strcmp(next, token) == 0)
-            return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply repeats a page", action, region);
         free(next);
-        next = xstrdup(token);
-    }
-    return gp_fail(err, GP_EPROTO, "ec2 %s in %s: the reply has too many pages", action, region);
+        next = NULL;
+        struct aws_call c = {
+            .service = "ec2", .region = region, .action = action, .body = b.s, .deadline_ms = walk.deadline_ms};
+        r = describe_page(a, &c, set, &walk, each, ctx, &next, err);
+    } while (r == 0 && next != NULL);
+    page_walk_clear(&walk);
+    return r;
 }

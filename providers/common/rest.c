@@ -7,10 +7,9 @@
 
 #include "base/log.h"
 #include "providers/common/cloud_clock.h"
-#include "providers/common/page_mark.h"
+#include "providers/common/page_walk.h"
 
 #define REPLY_MAX ((size_t)64 << 20)
-#define PAGES_MAX 10000
 
 void rest_reply_clear(struct rest_reply *r) {
     if (r->json != NULL) json_decref(r->json);
@@ -123,6 +122,7 @@ static void prepare(struct attempt *a, struct http_req *req) {
                              .repeatable = (call->flags & REST_ONCE) == 0,
                              .tries = optional ? 1 : 5,
                              .timeout_ms = optional ? 10000 : 60000,
+                             .deadline_ms = call->deadline_ms,
                              .max_body = REPLY_MAX};
     trace_body(a->r, call);
 }
@@ -239,10 +239,6 @@ static bool same_origin(const char *a, const char *b) {
     return n > 0 && n == origin_len(b) && strncasecmp(a, b, n) == 0 && memchr(a, '@', n) == NULL;
 }
 
-static int repeats(const struct rest_call *first, struct gp_error *err) {
-    return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
-}
-
 static int each_item(const struct rest_call *first, const struct rest_list *list, json_t *reply, struct gp_error *err) {
     json_t *items = json_at(reply, list->items), *item = NULL;
     size_t i = 0;
@@ -262,18 +258,18 @@ static int whole_page(const struct rest_call *first, const struct rest_list *lis
 }
 
 /* Hands out a reply. *ret_next: the URL of the next page, NULL: this was the last; caller frees. */
-static int take_page(const struct rest_call *first, const struct rest_list *list, const char *url, json_t *reply,
-                     char **ret_next, struct gp_error *err) {
+static int take_page(const struct rest_call *first, const struct rest_list *list, struct page_walk *walk,
+                     const char *url, json_t *reply, char **ret_next, struct gp_error *err) {
     int result = list->page != NULL ? whole_page(first, list, reply, err) : each_item(first, list, reply, err);
     GP_AUTO_FREE char *next = result == 0 && list->next != NULL ? list->next(url, reply) : NULL;
     if (next == NULL) return result;
     if (!same_origin(first->url, next))
         return gp_fail(err, GP_EPROTO, "%s: the next page is at another server, '%.80s': it is not asked for",
                        first->what, next);
-    if (strcmp(next, url) == 0) return repeats(first, err);
-    *ret_next = next;
-    next = NULL;
-    return 0;
+    if (strcmp(next, url) == 0) return gp_fail(err, GP_EPROTO, "%s: the reply repeats a page", first->what);
+    result = page_walk_next(walk, first->what, page_walk_json(reply), next, err);
+    if (result == 0) *ret_next = GP_STEAL(next);
+    return result;
 }
 
 void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
@@ -281,32 +277,31 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
     struct rest_result *results = xcalloc(n + 1, sizeof *results);
     size_t *which = xcalloc(n + 1, sizeof *which), left = 0;
     char **urls = xcalloc(n + 1, sizeof *urls);
-    struct page_mark *marks = xcalloc(n + 1, sizeof *marks);
+    struct page_walk *walks = xcalloc(n + 1, sizeof *walks);
     for (size_t i = 0; i < n; i++) {
         lists[i].rc = 0;
         urls[i] = xstrdup(lists[i].first.url);
+        page_walk_begin(&walks[i], r->list_ms);
     }
-    for (int pages = 0; pages <= PAGES_MAX; pages++) {
+    for (;;) {
         left = 0;
         for (size_t i = 0; i < n; i++) {
             if (urls[i] == NULL) continue;
             calls[left] = lists[i].first;
             calls[left].url = urls[i];
+            calls[left].deadline_ms = walks[i].deadline_ms;
             which[left++] = i;
         }
-        if (left == 0 || pages == PAGES_MAX) break;
+        if (left == 0) break;
         rest_call_many(r, calls, left, 0, results);
         for (size_t k = 0; k < left; k++) {
             struct rest_paged *p = &lists[which[k]];
+            struct page_walk *walk = &walks[which[k]];
             char *next = NULL;
             p->rc = results[k].rc;
             if (p->rc != 0) p->err = results[k].err;
-            else p->rc = take_page(&p->first, &p->list, calls[k].url, results[k].reply.json, &next, &p->err);
-            if (next != NULL && page_mark_repeats(&marks[which[k]], next)) {
-                p->rc = repeats(&p->first, &p->err);
-                free(next);
-                next = NULL;
-            }
+            else p->rc = take_page(&p->first, &p->list, walk, calls[k].url, results[k].reply.json, &next, &p->err);
+            if (results[k].rc != 0) p->rc = page_walk_failed(walk, p->first.what, p->rc, &p->err);
             free(urls[which[k]]);
             urls[which[k]] = next;
             rest_reply_clear(&results[k].reply);
@@ -314,13 +309,11 @@ void rest_pages_many(struct rest *r, struct rest_paged *lists, size_t n) {
         }
     }
     for (size_t i = 0; i < n; i++) {
-        if (urls[i] != NULL)
-            lists[i].rc = gp_fail(&lists[i].err, GP_EPROTO, "%s: the reply has too many pages", lists[i].first.what);
         free(urls[i]);
-        page_mark_clear(&marks[i]);
+        page_walk_clear(&walks[i]);
     }
     free(urls);
-    free(marks);
+    free(walks);
     free(which);
     free(results);
     free(calls);

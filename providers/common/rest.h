@@ -24,6 +24,7 @@ struct rest_call {
     const char *type;                  /* of the body; NULL: application/json */
     const struct http_fields *headers; /* further ones, may be NULL */
     unsigned flags;
+    int64_t deadline_ms; /* of the whole, monotonic; 0: none */
 };
 struct rest_reply {
     int status;                 /* 0: no reply */
@@ -49,6 +50,7 @@ struct rest {
     void (*said)(const struct http_resp *resp, const json_t *json, struct cloud_said *ret);
     const struct cloud_error *rows;
     size_t row_count;
+    int64_t list_ms;           /* limit of a list with all its pages; 0: PAGE_WALK_MS */
     const char *const *hidden; /* names of members whose values are not traced (user-data, secrets); NULL ends */
 };
 
@@ -64,8 +66,8 @@ struct rest_result {
 /* rest_call for n calls in parallel, at most at_once at a time (0: all). */
 void rest_call_many(struct rest *r, const struct rest_call *calls, size_t n, size_t at_once, struct rest_result *ret);
 
-/* Every page of a list: its items one by one (`items`, `each`), or each page as a whole (`page`). A list whose pages
- * go round in a circle is an error. */
+/* Every page of a list: its items one by one (`items`, `each`), or each page as a whole (`page`). A list that passes a
+ * limit of page_walk.h is an error. */
 struct rest_list {
     const char *items; /* path of the array in a reply: "value", "Instances.Instance" */
     bool may_lack;     /* the cloud leaves an empty array out */

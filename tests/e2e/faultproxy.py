@@ -17,7 +17,7 @@ on each `every`-th match.
              late         forward after `delay` seconds, also when the client has left by then
              status       answer `status` with `headers`, `body`
              error        answer an EC2 error `code` with `status` (default 400) and `message`
-             reply        answer 200 with `body`
+             reply        answer 200 with `body` (bytes, or a function that gives them)
              edit         forward, answer with `old` replaced by `new` everywhere (bytes)
              strip        forward, answer without the XML elements named in `tags`
              paged        forward, answer the items of a describe call in no order, one per page (nextToken)
@@ -143,7 +143,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.send_raw(rule.get("status", 400), rule.get("headers", {}),
                                  error_body(rule["code"], rule.get("message", "made by a test")))
         if do == "reply":
-            return self.send_raw(200, rule.get("headers", {}), rule["body"])
+            body = rule["body"]
+            return self.send_raw(200, rule.get("headers", {}), body() if callable(body) else body)
         if do == "huge":
             return self.huge(rule["size"])
         if do == "empty_list":

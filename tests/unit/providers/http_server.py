@@ -13,7 +13,8 @@ Prints both ports, then serves until its standard input ends. Its certificate is
   /status?N as /ok, with status N
   /text?T   200, T
   /stale    401, but /ok with "authorization: new"
-  /page?N   {"items": [N], "next": N+1}; the third is the last
+  /page?N   {"items": [N], "next": N+1}; the third is the last. What follows "&" is left out
+  /pageless?N {"items": [N]}
   /seen     JSON: requests by path and query, connections, most requests at once, times of arrival in ms
 """
 import asyncio
@@ -72,8 +73,10 @@ async def answer(target, body, fields=None):
         if path == "/stale" and (fields or {}).get("authorization") != "new":
             return 401, {}, b'{"code": "TokenExpired"}'
         if path == "/page":
-            n = int(query)
+            n = int(query.split("&")[0])
             return 200, {}, json.dumps({"items": [n], **({"next": n + 1} if n < 3 else {})}).encode()
+        if path == "/pageless":
+            return 200, {}, json.dumps({"items": [int(query)]}).encode()
         return 200, {}, None if path == "/slow" else body
     finally:
         state["now"] -= 1

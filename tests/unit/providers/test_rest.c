@@ -264,6 +264,51 @@ static int count_page(void *ctx, const json_t *page, struct gp_error *err) {
     return *n == 100 ? gp_fail(err, GP_EPROTO, "stop") : 0;
 }
 
+static int64_t fresh;
+/* 1, 1, 1, ..., each under another name */
+static char *the_same_again(const char *url, const json_t *reply) {
+    return json_is_object(reply) ? xasprintf("%.*s?1&%lld", (int)strcspn(url, "?"), url, (long long)++fresh) : NULL;
+}
+static char *new_entries(const char *url, const json_t *reply) {
+    (void)reply;
+    return xasprintf("%.*s?%lld", (int)strcspn(url, "?"), url, (long long)++fresh);
+}
+static int any_page(void *ctx, const json_t *page, struct gp_error *err) {
+    (void)err;
+    *(int64_t *)ctx += json_is_object(page);
+    return 0;
+}
+
+/* A cloud that has always one more page, with another name each: nothing new, or something new for ever. The limit of
+ * time ends a request in progress too. */
+static void test_pages_without_end(void **state) {
+    (void)state;
+    struct cloud c;
+    int64_t n = 0;
+    struct gp_error err = {0};
+    cloud_open(&c);
+    struct rest_list by_item = {.items = "items", .next = the_same_again, .each = count_item, .ctx = &n};
+    struct rest_list whole = {.next = the_same_again, .page = any_page, .ctx = &n};
+    struct rest_call call = call_of(&c, "/page?1", NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        n = 0;
+        assert_int_equal(rest_pages(&c.rest, &call, i == 0 ? &by_item : &whole, clear(&err)), -GP_EPROTO);
+        assert_non_null(strstr(err.msg, "pages in a row bring nothing new"));
+        assert_int_equal(n, 102); /* the first one, and 101 that have what it had */
+    }
+    c.rest.list_ms = 300;
+    by_item.next = whole.next = new_entries;
+    call = call_of(&c, "/pageless?0", NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rest_pages(&c.rest, &call, i == 0 ? &by_item : &whole, clear(&err)), -GP_EENDPOINT);
+        if (strstr(err.msg, "cloud test: the list did not end within 0.3s") == NULL) fail_msg("%s", err.msg);
+    }
+    call = call_of(&c, "/hang", NULL, 0);
+    assert_int_equal(rest_pages(&c.rest, &call, &by_item, clear(&err)), -GP_EENDPOINT);
+    assert_non_null(strstr(err.msg, "cloud test: the list did not end within 0.3s (0 whole pages)"));
+    cloud_close(&c);
+}
+
 /* Pages that are handed out as a whole: the same end, the same circles, and no reply without a body. */
 static void test_whole_pages(void **state) {
     (void)state;
@@ -415,6 +460,7 @@ int main(void) {
         cmocka_unit_test(test_credentials),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_pages_without_end),
         cmocka_unit_test(test_whole_pages),
         cmocka_unit_test(test_pages_side_by_side),
         cmocka_unit_test(test_other_servers),
