@@ -33,6 +33,7 @@
 static bool alive(const struct resource *r) { return r->state != RES_GONE; }
 
 #define FRESH_MS 10000 /* an older list is read again before anything is destroyed by it */
+#define SAY_MS 10000
 
 struct sweeps;
 
@@ -45,6 +46,7 @@ struct sweep {
     struct run *run;    /* one each, because owners differ by cloud. Its look: the places looked at */
     struct provider *p; /* NULL: it did not open, because of `why` */
     struct gp_error why;
+    bool came; /* the list is here. Until then only its thread reads and writes what is above and below */
     struct resource_list all;
     int listed; /* the list's result */
     int64_t listed_ms;
@@ -52,10 +54,15 @@ struct sweep {
     struct gc_time time;
     struct strv held; /* what is past its deadline by one of two clocks only */
     bool held_billed;
+    struct strv done;        /* groups that were swept already, as "UID/STACK" */
+    struct gc_result result; /* of these */
+    struct gp_error failed;  /* the first error of these */
 };
 struct sweeps {
     VEC_OF(struct sweep) list;
     struct gc_clocks *clocks;
+    bool dry_run;
+    int64_t began_ms;
 };
 
 static bool of_uid(const struct resource *r, const char *uid) { return alive(r) && strcmp(r->uid, uid) == 0; }
@@ -104,11 +111,12 @@ static bool is_of(const struct resource *r, const struct stack *s) {
 static struct told hear_all(struct sweep *w, const struct stack *s) {
     struct told t = {0};
     struct run *run = NULL;
-    struct engine_opts saved = w->e->opts;
+    const char *saved = w->e->opts.owner; /* alone: threads that list read the other options */
     w->e->opts.owner = s->owner;
     bool open = run_open_remembered(w->e, NULL, s->name, &run, NULL) == 0, asked = false;
     for (size_t k = 0; open && k < w->among->list.len; k++) {
         const struct resource_list *all = &w->among->list.items[k].all;
+        if (!w->among->list.items[k].came) continue;
         for (size_t i = 0; i < all->list.len; i++) {
             struct resource *r = &all->list.items[i];
             bool tells = is_of(r, s) && (r->proof[0] != '\0' || r->deadline[0] != '\0');
@@ -120,13 +128,13 @@ static struct told hear_all(struct sweep *w, const struct stack *s) {
         }
     }
     run_close(run);
-    w->e->opts = saved;
+    w->e->opts.owner = saved;
     return t;
 }
 
 static bool is_listed(const struct sweeps *among, const struct resource *r) {
     for (size_t k = 0; k < among->list.len; k++)
-        if (resource_list_has(&among->list.items[k].all, r)) return true;
+        if (among->list.items[k].came && resource_list_has(&among->list.items[k].all, r)) return true;
     return false;
 }
 
@@ -354,38 +362,47 @@ static int held_error(const struct sweep *w, struct gp_error *err) {
         w->ops->name, ids, skew);
 }
 
-static int sweep(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, struct gc_result *ret,
-                 struct gp_error *err) {
-    GP_AUTO_STRV struct strv done = {0};
-    struct gp_error stones = {0};
-    int first = 0;
-    if (!dry_run && clock_ms() - w->listed_ms > FRESH_MS) list_it(w); /* another provider's turn was long */
-    if (w->listed == -GP_ECANCELLED) return gp_fail(err, GP_ECANCELLED, "cancelled");
-    int r = journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, &stones);
-    if (r != 0) {
-        first = r;
-        if (err != NULL) *err = stones;
-    }
-    tell_time(w, clocks);
+/* Another provider's turn may have been long. */
+static int refresh(struct sweep *w, bool dry_run, struct gp_error *err) {
+    if (!dry_run && clock_ms() - w->listed_ms > FRESH_MS) list_it(w);
+    return w->listed == -GP_ECANCELLED ? gp_fail(err, GP_ECANCELLED, "cancelled") : 0;
+}
+
+static int read_stones(struct sweep *w, struct gp_error *err) {
+    intent_list_clear(&w->stones);
+    return journal_intents(w->e->journal, NULL, 1u << INTENT_TOMBSTONE, &w->stones, err);
+}
+
+static void keep_first(struct gp_error *first, const struct gp_error *why) {
+    if (first->code == GP_OK) *first = *why;
+}
+
+/* early: the lists of other clouds are not here yet, so only stacks that cannot be there. */
+static void sweep_groups(struct sweep *w, bool early) {
     for (size_t i = 0; i < w->all.list.len; i++) {
         const struct resource *res = &w->all.list.items[i];
         GP_AUTO_FREE char *key = xasprintf("%s/%s", res->uid, res->stack);
-        if (!alive(res) || strv_has(&done, key)) continue;
-        strv_add(&done, key);
+        if (!alive(res) || strv_has(&w->done, key)) continue;
+        if (early && gc_may_be_elsewhere(w->e, res->uid, w->ops->name)) continue;
+        strv_add(&w->done, key);
         struct gp_error why = {0};
-        int one = sweep_uid(w, res, dry_run, ret, &why);
-        if (one != 0 && first == 0) {
-            first = one;
-            if (err != NULL) *err = why;
-        }
+        if (sweep_uid(w, res, w->among->dry_run, &w->result, &why) != 0) keep_first(&w->failed, &why);
     }
-    struct gp_error held = {0};
-    if (held_error(w, &held) != 0 && first == 0) {
-        first = -(int)held.code;
-        if (err != NULL) *err = held;
-    }
+}
+
+static int sweep(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, struct gp_error *err) {
+    struct gp_error why = {0};
+    int r = refresh(w, dry_run, err);
+    if (r != 0) return r;
+    if (read_stones(w, &why) != 0) keep_first(&w->failed, &why);
+    tell_time(w, clocks);
+    sweep_groups(w, false);
+    gp_error_clear(&why);
+    if (held_error(w, &why) != 0) keep_first(&w->failed, &why);
     bool whole = coverage_whole(&w->run->look.covered); /* only then absence is certain */
-    return first == 0 && !dry_run && whole ? clear_tombstones(w, err) : first;
+    if (w->failed.code == GP_OK) return !dry_run && whole ? clear_tombstones(w, err) : 0;
+    if (err != NULL) *err = w->failed;
+    return -(int)w->failed.code;
 }
 
 /* An image whose tags somebody edited may be that of any snapshot there. */
@@ -430,7 +447,11 @@ static int sweep_images(struct run *run, struct provider *p, bool dry_run, struc
 static int gc_provider(struct sweep *w, const struct gc_clocks *clocks, bool dry_run, struct gc_result *ret,
                        struct gp_error *err) {
     struct gp_error why = {0};
-    int r = sweep(w, clocks, dry_run, ret, err);
+    int r = sweep(w, clocks, dry_run, err);
+    for (size_t i = 0; i < w->result.ended.list.len; i++) vec_push(&ret->ended.list, w->result.ended.list.items[i]);
+    for (size_t i = 0; i < w->result.kept.list.len; i++) vec_push(&ret->kept.list, w->result.kept.list.items[i]);
+    vec_free(&w->result.ended.list); /* moved */
+    vec_free(&w->result.kept.list);
     if (r != -GP_ECANCELLED && sweep_images(w->run, w->p, dry_run, ret, &why) != 0 && r == 0) {
         r = -(int)why.code;
         if (err != NULL) *err = why;
@@ -443,6 +464,32 @@ static void look_one(void *ctx, size_t i) {
     struct sweeps *all = ctx;
     struct sweep *w = &all->list.items[i];
     if (run_provider(w->run, w->ops->name, &w->p, &w->why) == 0) list_it(w);
+}
+
+/* As soon as its list is here: a cloud that is slow, or means harm, keeps no machine elsewhere alive. The rest needs
+ * the other lists: a stack that may be at several clouds, and a clock that only another cloud can confirm. */
+static void list_came(void *ctx, size_t i) {
+    struct sweeps *all = ctx;
+    struct sweep *w = &all->list.items[i];
+    w->came = true;
+    if (w->p == NULL) return;
+    int64_t skew_s = w->p->clock_skew_s;
+    gc_clocks_add(all->clocks, w->ops->name, skew_s);
+    if (all->dry_run || gp_cancelled(&w->e->cancel) || !gc_clock_is_sure(all->clocks, w->ops->name, skew_s)) return;
+    if (refresh(w, false, NULL) != 0 || read_stones(w, NULL) != 0) return;
+    w->time = gc_time_of(all->clocks, w->ops->name, w->p->clock_skew_s, clock_wall_s());
+    sweep_groups(w, true);
+}
+
+static void say_waiting(void *ctx) {
+    const struct sweeps *all = ctx;
+    GP_AUTO_STR struct str names = {0};
+    char waited[32];
+    for (size_t i = 0; i < all->list.len; i++)
+        if (!all->list.items[i].came) str_addf(&names, "%s%s", names.len > 0 ? ", " : "", all->list.items[i].ops->name);
+    duration_format(waited, sizeof waited, (clock_ms() - all->began_ms) / 1000 * 1000);
+    run_event(all->list.items[0].run, -1, NODE_PLANNED, EVENT_PROGRESS, "look", "waiting for the list of %s (%s)",
+              names.s, waited);
 }
 
 static int sweep_add(struct engine *e, const struct provider_ops *ops, const char *owner, struct sweeps *to,
@@ -481,14 +528,15 @@ static int gc_one(struct sweep *w, const struct gc_clocks *clocks, bool dry_run,
     return r;
 }
 
-/* All providers are listed at once. They are swept one after the other, in their order. Returns how many opened. */
+/* All providers are listed at once, and swept one after the other: what needs no other list as soon as its own is here,
+ * the rest in their order. Returns how many opened. */
 static int gc_all(struct sweeps *all, bool dry_run, struct gc_result *ret, struct owners_seen *seen,
                   struct gp_error *first) {
     int opened = 0;
-    pool_each(all->list.len, look_one, all);
-    for (size_t i = 0; i < all->list.len; i++)
-        if (all->list.items[i].p != NULL)
-            gc_clocks_add(all->clocks, all->list.items[i].ops->name, all->list.items[i].p->clock_skew_s);
+    const struct pool_follow follow = {look_one, list_came, say_waiting, SAY_MS};
+    all->dry_run = dry_run;
+    all->began_ms = clock_ms();
+    pool_each_followed(all->list.len, &follow, all);
     for (size_t i = 0; i < all->list.len; i++) {
         struct sweep *w = &all->list.items[i];
         struct gp_error why = {0};
@@ -496,6 +544,8 @@ static int gc_all(struct sweeps *all, bool dry_run, struct gc_result *ret, struc
         if (gc_one(w, all->clocks, dry_run, ret, seen, &why) != 0 && first->code == GP_OK) *first = why;
         intent_list_clear(&w->stones);
         strv_clear(&w->held);
+        strv_clear(&w->done);
+        gc_result_clear(&w->result);
         run_close(w->run);
     }
     for (size_t i = 0; i < all->list.len; i++) resource_list_clear(&all->list.items[i].all);
