@@ -7,6 +7,7 @@
 
 #include "engine/run/lock.h"
 #include "engine/run/look.h"
+#include "engine/run/owner.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_node.h"
 #include "engine/stack/adopt.h"
@@ -97,6 +98,7 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     struct down_result one = {0};
     free(run->stack.uid);
     run->stack.uid = xstrdup(uid);
+    run->on_slow = NULL;
     run->named_only = true;       /* its uid may be copied from a stack with another name */
     strv_clear(&run->look.scope); /* that was the other one's claim */
     free(run->look.scope_provider);
@@ -110,6 +112,30 @@ static int end_earlier(struct run *run, const char *uid, struct down_result *ret
     for (size_t i = 0; i < one.left.list.len; i++) resource_list_add(&ret->left, &one.left.list.items[i]);
     down_result_clear(&one);
     return r;
+}
+
+/* Machines that this journal launched, and their cloud lists, are the stack's whatever another cloud lists: one that is
+ * slow, or means harm, does not keep them billed. The rest waits for all lists. */
+static void end_early(struct run *run, struct provider *p, const struct resource_list *seen) {
+    GP_AUTO_RESOURCES struct resource_list known = {0};
+    struct resource_list part = {0}; /* borrowed */
+    struct gp_error why = {0};
+    bool may = run->stack.uid != NULL && run_is_locked(run) && !gp_cancelled(&run->e->cancel);
+    if (!may || journal_resources(run->e->journal, run->stack.uid, &known, NULL) != 0) return;
+    for (size_t i = 0; i < seen->list.len; i++) {
+        const struct resource *r = &seen->list.items[i];
+        bool runs = r->kind == RES_INSTANCE && r->state != RES_GONE && r->state != RES_STOPPING, ours = false;
+        for (size_t k = 0; runs && k < known.list.len; k++)
+            ours = ours || (known.list.items[k].ours == OURS_LAUNCHED && resource_same(&known.list.items[k], r));
+        if (!ours || !str_eq(r->uid, run->stack.uid) || !account_has(p, r) || strv_has(&run->early, r->id)) continue;
+        strv_add(&run->early, r->id);
+        vec_push(&part.list, *r);
+        run_event(run, r->slot, NODE_ENDING, EVENT_START, "destroy", "%s %s, while another list is open",
+                  resource_kind_name(r->kind), r->id);
+    }
+    if (part.list.len > 0 && p->ops->destroy(p, &part, &why) != 0)
+        run_event(run, -1, NODE_ENDING, EVENT_WARN, "destroy", "%s: trying again once all lists are here", why.msg);
+    vec_free(&part.list);
 }
 
 static void say_left(struct run *run, size_t n) {
@@ -246,16 +272,20 @@ static int destroy_all(struct engine *e, const struct down_req *req, struct run 
     int r = run_open_ending(e, req->spec, name, ret_run, err);
     struct run *run = *ret_run;
     if (r == 0) r = run_lock(run, err);
+    bool named = (req->spec == NULL || req->yes) && req->unit == NULL && req->uid == NULL; /* no check can refuse it */
+    if (r == 0 && named) run->on_slow = end_early;
     if (r == 0) r = adopt_stack(run, &found, err);
     if (r == 0 && (r = check_spec(run, req, err)) != 0) return r;
     if (r == 0 && (r = check_unit(run, req, err)) != 0) return r;
     if (r == 0 && (r = check_uid(run, req, err)) != 0) return r;
     if (r == 0) run_lock_destroys(run);
+    if (r == 0) run->on_slow = end_early;
     bool looked = r == 0;
     if (run != NULL) run->takes_late = req->uid == NULL && req->unit == NULL;
     int theirs = r == 0 && run->stack.uid != NULL && req->uid == NULL ? end_their_machines(run) : 0;
     if (r == 0) r = teardown(run, ret, err);
     ret->destroyed += theirs;
+    for (size_t i = 0; run != NULL && i < run->early.n; i++) ret->destroyed += !strv_has(&ret->asked, run->early.v[i]);
     for (size_t i = 0; i < found.earlier_uids.n && !gp_cancelled(&e->cancel); i++) {
         struct gp_error why = {0};
         if (req->uid != NULL && strcmp(found.earlier_uids.v[i], req->uid) != 0) {

@@ -64,6 +64,8 @@ int look_check_places(const struct strv *places, struct gp_error *err) {
 
 #define LEFT_OUT "LEFT-OUT" /* error detail of such a place */
 #define REASON_MAX 200
+#define SAY_MS 10000
+#define SLOW_MS 20000 /* lists take seconds; what is billed elsewhere need not wait for longer (run->on_slow) */
 
 int look_left_out(struct gp_error *err) {
     int r = gp_fail(err, GP_EUSAGE, "it is excluded by --in");
@@ -432,12 +434,37 @@ struct looking {
     struct resource_list seen;
     struct gp_error why;
     int r;
+    bool came; /* it is over; set in the verb's thread */
+};
+struct lookings {
+    struct run *run;
+    struct looking *all;
+    size_t n;
+    int64_t began_ms;
 };
 
 /* Reads the run and changes nothing in it. */
 static void look_one(void *ctx, size_t i) {
-    struct looking *l = (struct looking *)ctx + i;
+    struct looking *l = &((struct lookings *)ctx)->all[i];
     l->r = look_for_stack(l->run, &l->look, l->p, &l->seen, &l->why);
+}
+
+static void look_came(void *ctx, size_t i) { ((struct lookings *)ctx)->all[i].came = true; }
+
+/* The threads that still list read the run, so nothing of what they read is changed here. */
+static void on_waiting(void *ctx) {
+    const struct lookings *o = ctx;
+    struct run *run = o->run;
+    GP_AUTO_STR struct str names = {0};
+    char text[32];
+    int64_t waited_ms = (clock_ms() - o->began_ms) / 1000 * 1000;
+    for (size_t i = 0; i < o->n; i++)
+        if (!o->all[i].came) str_addf(&names, "%s%s", names.len > 0 ? ", " : "", o->all[i].p->ops->name);
+    duration_format(text, sizeof text, waited_ms);
+    run_event(run, -1, run->ending ? NODE_ENDING : NODE_PLANNED, EVENT_PROGRESS, "look",
+              "waiting for the list of %s (%s)", names.s, text);
+    for (size_t i = 0; run->on_slow != NULL && waited_ms >= SLOW_MS && i < o->n; i++)
+        if (o->all[i].came && o->all[i].r == 0) run->on_slow(run, o->all[i].p, &o->all[i].seen);
 }
 
 /* Moves what was found at one provider into the run. */
@@ -464,7 +491,8 @@ static int list_all(struct run *run, struct resource_list *seen, struct gp_error
         strv_copy(&all[i].look.scope, &run->look.scope);
         if (run->look.scope_provider != NULL) all[i].look.scope_provider = xstrdup(run->look.scope_provider);
     }
-    pool_each(n, look_one, all);
+    struct lookings looks = {.run = run, .all = all, .n = n, .began_ms = clock_ms()};
+    pool_each_followed(n, &(struct pool_follow){look_one, look_came, on_waiting, SAY_MS}, &looks);
     for (size_t i = 0; i < n; i++) {
         struct looking *l = &all[i];
         take(run, l, seen);
@@ -501,40 +529,6 @@ void look_narrow(struct run *run, const struct resource_list *seen) {
         if (run->look.scope_provider == NULL || known_regions(run, &run->look, name, &regions, NULL) != 0) continue;
         coverage_forget(&run->look.covered, name, in_scope, &regions);
         return; /* a stack has one claim */
-    }
-}
-
-/* --- providers without credentials --- */
-
-/* Whether the journal has a stack, a resource or a launch without a known outcome there. */
-static bool is_in_journal(const struct engine *e, const char *provider) {
-    struct stack_list stacks = {0};
-    GP_AUTO_RESOURCES struct resource_list known = {0};
-    struct intent_list open = {0};
-    unsigned states = 1u << INTENT_OPEN | 1u << INTENT_TOMBSTONE;
-    bool there = journal_stacks(e->journal, &stacks, NULL) != 0 ||
-                 journal_resources(e->journal, NULL, &known, NULL) != 0 ||
-                 journal_intents(e->journal, NULL, states, &open, NULL) != 0; /* unknown: it may be */
-    for (size_t i = 0; i < stacks.list.len; i++) there = there || str_eq(stacks.list.items[i].provider, provider);
-    for (size_t i = 0; i < known.list.len; i++)
-        there = there || (known.list.items[i].state != RES_GONE && str_eq(known.list.items[i].provider, provider));
-    for (size_t i = 0; i < open.list.len; i++) there = there || str_eq(open.list.items[i].provider, provider);
-    stack_list_clear(&stacks);
-    intent_list_clear(&open);
-    return there;
-}
-
-static bool has_no_account(const struct look *l) {
-    return !l->checked && l->region[0] == '\0' && provider_no_credentials(&l->why);
-}
-
-void look_set_aside(const struct engine *e, bool ended, struct coverage *c) {
-    bool any = ended, named = e->opts.only != NULL && e->opts.only->n > 0;
-    for (size_t i = 0; i < c->list.len; i++)
-        any = any || (c->list.items[i].billed && !has_no_account(&c->list.items[i]));
-    for (size_t i = 0; any && !named && i < c->list.len; i++) {
-        struct look *l = &c->list.items[i];
-        if (has_no_account(l)) l->aside = !is_in_journal(e, l->provider);
     }
 }
 

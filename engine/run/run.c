@@ -47,6 +47,7 @@ void run_close(struct run *run) {
     resource_list_clear(&run->others);
     resource_list_clear(&run->unproven);
     strv_clear(&run->said_unproven);
+    strv_clear(&run->early);
     proof_key_clear(&run->proof);
     look_clear(&run->look);
     stack_clear(&run->stack);

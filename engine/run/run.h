@@ -104,6 +104,10 @@ struct run {
     const struct strv *only;       /* borrowed: `ending` destroys these ids alone, and forgets nothing; NULL: all */
     struct resource_list unproven; /* of these, machines that nothing proves to be the stack's (trust.h) */
     struct strv said_unproven;     /* their ids, as reported */
+    /* down: called in the verb's thread when a list takes long, for each provider that has answered, with what it
+       listed. Changes nothing but `early`, because other threads read the run. NULL: none */
+    void (*on_slow)(struct run *run, struct provider *p, const struct resource_list *seen);
+    struct strv early; /* ids of machines that it has ended */
 
     /* the work on the nodes */
     struct watch *watch;     /* while it runs */

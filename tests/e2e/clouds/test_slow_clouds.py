@@ -52,3 +52,20 @@ def test_gc(gpuprov, program, tmp_path, known):
         done = ends(program, both(gpuprov, evil, tmp_path), "gc", "--in", "lambda,google")
         assert held.gone[0], done
         assert done.returncode == 8 and "not looked at: google" in done.stdout and machines(cloud) == [], done
+
+
+@pytest.mark.parametrize("how", ["name", "spec"])
+def test_down(gpuprov, program, tmp_path, how):
+    """A stack with offers at both: what the journal launched ends without the other list, and the rest is not stated."""
+    with LambdaCloud() as cloud, google_cloud.Google() as evil:
+        use(gpuprov, "lambda", cloud)
+        path = write(tmp_path, "lambda", offers=[{"provider": "lambda", "regions": ["us-east-1"]},
+                                                 {"provider": "google", "regions": ["us-central1"]}])
+        env = both(gpuprov, evil, tmp_path)
+        ends(program, env, "up", path, "--yes")
+        [machine] = machines(cloud)
+        held = Held(evil, cloud)
+        done = ends(program, env, "down", *([path, "--yes"] if how == "spec" else ["contract"]))
+        assert held.gone[0], done
+        assert done.returncode == 8 and "not looked at: google" in done.stdout + done.stderr and machines(cloud) == [], done
+        assert machine in done.stderr and "waiting for the list of google" in done.stderr, done
