@@ -54,6 +54,30 @@ def test_gc(gpuprov, program, tmp_path, known):
         assert done.returncode == 8 and "not looked at: google" in done.stdout and machines(cloud) == [], done
 
 
+def test_gc_of_a_stack_at_several_clouds(gpuprov, program, tmp_path):
+    """Its spec has offers at both: a machine at the other one may have a later deadline, so gc waits for that list."""
+    with LambdaCloud() as cloud, google_cloud.Google() as other:
+        use(gpuprov, "lambda", cloud)
+        path = write(tmp_path, "lambda", limits={"ttl": "1m", "unattended": "accept"}, offers=[
+            {"provider": "lambda", "regions": ["us-east-1"]}, {"provider": "google", "regions": ["us-central1"]}])
+        env = both(gpuprov, other, tmp_path)
+        ends(program, env, "up", path, "--yes")
+        assert machines(cloud)
+        cloud.server.RequestHandlerClass.date_time_string = lambda *_: email.utils.formatdate(time.time() + 300, usegmt=True)
+        listed, there = len(cloud.requests("GET .*/instances")), []
+
+        def page(reply):
+            end = time.monotonic() + HELD_S
+            while len(cloud.requests("GET .*/instances")) == listed and time.monotonic() < end:
+                time.sleep(0.05)
+            time.sleep(3)  # in which gc would end it
+            there.append(len(machines(cloud)))
+            return reply
+        other.rule("GET .*/aggregated/", "edit", change=page)
+        done = ends(program, env, "gc", "--in", "lambda,google")
+        assert there == [1] and done.returncode == 0 and machines(cloud) == [], (there, done)
+
+
 @pytest.mark.parametrize("how", ["name", "spec"])
 def test_down(gpuprov, program, tmp_path, how):
     """A stack with offers at both: what the journal launched ends without the other list, and the rest is not stated."""
