@@ -28,6 +28,17 @@ static void add_number(struct str *m, int64_t n) {
     add_text(m, text);
 }
 
+void proof_key_bind(struct proof_key *k, const char *owner, const char *stack) {
+    GP_AUTO_STR struct str m = {0};
+    unsigned char bound[SHA256_BYTES];
+    add_text(&m, "stack");
+    add_text(&m, owner);
+    add_text(&m, stack);
+    sha256_hmac(k->bytes, sizeof k->bytes, m.s, m.len, bound);
+    memcpy(k->bytes, bound, sizeof k->bytes);
+    explicit_bzero(bound, sizeof bound);
+}
+
 static void finish(const struct proof_key *k, const struct str *m, size_t bytes, char *ret) {
     unsigned char mac[SHA256_BYTES];
     sha256_hmac(k->bytes, sizeof k->bytes, m->s, m->len, mac);

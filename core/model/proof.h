@@ -11,13 +11,15 @@
 #define PROOF_SIZE 33       /* bytes of a proof's text with its NUL */
 #define PROOF_TOKEN_SIZE 65 /* bytes of a launch token's text with its NUL */
 
-/* The key of one login key. Secret: it is never stored, printed or sent. */
+/* The key of one stack, from its login key. Secret: it is never stored, printed or sent. */
 struct proof_key {
     bool known; /* false: this machine can neither write nor check a proof */
     unsigned char bytes[32];
 };
 /* From n secret bytes. purpose: keys of two purposes differ. */
 void proof_key_make(struct proof_key *ret, const char *purpose, const void *secret, size_t n);
+/* Makes it the key of one stack: with it nothing is written or holds for another one, whatever uid its claim has. */
+void proof_key_bind(struct proof_key *k, const char *owner, const char *stack);
 void proof_key_clear(struct proof_key *k);
 #define GP_AUTO_PROOF_KEY GP_CLEANUP(proof_key_clear)
 

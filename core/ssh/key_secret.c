@@ -51,7 +51,9 @@ static int by_agent(const char *name, const struct str *blob, const struct str *
         r = ssh_agent_sign_as(&agent, k, algorithm, (const unsigned char *)data->s, data->len, sig, &used, err);
         if (r == 0 && strcmp(used, algorithm) != 0)
             r = gp_fail(err, GP_EAUTH, "the agent signs with %.40s instead of %s: use an ed25519 key", used, algorithm);
-        if (r == 0 && sig->len < SIGNATURE_MIN) r = gp_fail(err, GP_EPROTO, "the agent's signature is too short");
+        if (r == 0 && (sig->len < SIGNATURE_MIN || !ssh_signature_holds(blob, data, sig)))
+            r = gp_fail(err, GP_EAUTH,
+                        "the signature of ssh-agent is not of this key: check that SSH_AUTH_SOCK leads to your agent");
         return r == 0 ? 0 : gp_wrap(err, "%s", name);
     }
     return gp_fail(err, GP_ENOTFOUND, "%s: ssh-agent does not hold it: add it with ssh-add", name);

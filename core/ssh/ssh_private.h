@@ -122,6 +122,9 @@ int ssh_signer_sign(const struct ssh_signer *g, const unsigned char *data, size_
 /* With this algorithm, whatever data is. */
 int ssh_signer_sign_as(const struct ssh_signer *g, const char *name, const unsigned char *data, size_t n,
                        struct str *ret_sig, struct gp_error *err);
+/* key_verify.c: whether sig is of data by the key with that public blob: ed25519, or RSA with rsa-sha2-512. False also
+ * for a blob of another type, or a malformed one. */
+bool ssh_signature_holds(const struct str *blob, const struct str *data, const struct str *sig);
 /* The algorithm that data names: "ssh-ed25519", "rsa-sha2-512"; false: malformed. */
 bool ssh_sign_algorithm(const unsigned char *data, size_t n, char *dst, size_t dst_n);
 /* The base64 part of an openssh-key-v1 text, decoded, after its magic. False: not one. */

@@ -167,7 +167,7 @@ static int end_unlisted(struct teardown *t, const struct resource_list *seen, st
     struct resource_list missing = {0};
     for (size_t i = 0; r == 0 && i < known.list.len; i++)
         if (alive(&known.list.items[i]) && !is_hearsay(&known.list.items[i]) &&
-            !resource_list_has(seen, &known.list.items[i]) &&
+            str_eq(known.list.items[i].stack, run->stack.name) && !resource_list_has(seen, &known.list.items[i]) &&
             look_allows(run->e, known.list.items[i].provider, known.list.items[i].region))
             vec_push(&missing.list, known.list.items[i]); /* borrowed */
     if (r == 0 && missing.list.len > 0) {
@@ -206,7 +206,8 @@ static int note_gone(struct teardown *t, const struct resource_list *seen, bool 
     int r = journal_resources(run->e->journal, run->stack.uid, &known, err);
     for (size_t i = 0; r == 0 && i < known.list.len; i++) {
         const struct resource *k = &known.list.items[i];
-        if (lives(seen, k)) continue;
+        bool others = !str_eq(k->stack, run->stack.name); /* a stack whose uid somebody copied */
+        if (others || lives(seen, k) || lives(&run->look.unreadable, k)) continue;
         if (!look_is_seen(run, k->provider, k->region)) { /* its absence from the list proves nothing */
             if (alive(k) && !resource_list_has(seen, k)) resource_list_add(&t->ret->left, k);
             continue;

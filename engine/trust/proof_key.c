@@ -51,6 +51,7 @@ static int from_folder(struct run *run, bool make, const char *why, struct gp_er
 int run_proof_key(struct run *run, bool make, struct gp_error *err) {
     struct gp_error why = {0};
     if (run->proof.known) return 0;
+    if (run->owner == NULL) return gp_fail(err, GP_ENOTFOUND, "the owner of '%s' is not known yet", run->stack.name);
     if (!make && run->no_proof.code != GP_OK) {
         if (err != NULL) *err = run->no_proof;
         return -(int)run->no_proof.code;
@@ -62,6 +63,7 @@ int run_proof_key(struct run *run, bool make, struct gp_error *err) {
         gp_error_clear(&why);
         r = from_folder(run, make, differs.msg, &why);
     }
+    if (r == 0) proof_key_bind(&run->proof, run->owner, run->stack.name);
     if (r == 0) return 0;
     run->no_proof = why;
     if (err != NULL) *err = why;

@@ -241,9 +241,11 @@ static struct cloud_launch launch_of(struct launching *l, const struct intent *i
     return c;
 }
 
-/* A launch whose deadline the cloud does not keep is ended again. */
+/* A launch whose deadline the cloud does not keep is ended again. Machines of another run have that run's. */
 static int with_deadline(struct ali *a, const struct intent *in, struct resource_list *ret, struct gp_error *err) {
     struct gp_error e = {0}, gone = {0};
+    for (size_t i = 0; i < ret->list.len; i++)
+        if (ret->list.items[i].other_run) return 0; /* then all of the launch are */
     int r = ali_release_verify(a, in->region, ret, in->deadline_s, &e);
     if (r == -GP_EPROTO) {
         e.scope = GP_SCOPE_PROVIDER;

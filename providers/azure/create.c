@@ -418,6 +418,16 @@ static int give_rights(struct azure *a, const struct create_req *req, struct res
     return -(int)why.code;
 }
 
+/* Another run's nodes have the right that it gave them. */
+static void set_aside_others(struct resource_list *made, struct resource_list *others) {
+    size_t n = 0;
+    for (size_t i = 0; i < made->list.len; i++) {
+        if (made->list.items[i].other_run) vec_push(&others->list, made->list.items[i]);
+        else made->list.items[n++] = made->list.items[i];
+    }
+    made->list.len = n;
+}
+
 int azure_create(struct provider *p, const struct create_req *req, struct resource_list *ret, struct gp_error *err) {
     struct azure *a = azure_of(p);
     int64_t age_s = req->replay != NULL ? clock_wall_s() - req->replay->created_s : 0;
@@ -445,6 +455,8 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
     struct slot_create how = {
         .ops = &a->slot_ops, .ctx = &c, .account = a->subscription, .journal = a->journal, .cancel = a->cancel};
     if (r == 0) r = slot_create(&how, req, ret, err);
+    struct resource_list others = {0};
+    set_aside_others(ret, &others);
     if (ret->list.len > 0 && r != -GP_ECANCELLED && r != -GP_EBILLED && rights) {
         struct gp_error why = {0};
         int given = give_rights(a, req, ret, &why);
@@ -453,6 +465,8 @@ int azure_create(struct provider *p, const struct create_req *req, struct resour
             if (err != NULL) *err = why;
         }
     }
+    for (size_t i = 0; i < others.list.len; i++) vec_push(&ret->list, others.list.items[i]); /* moves them */
+    vec_free(&others.list);
     creating_clear(&c);
     return r;
 }

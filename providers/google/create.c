@@ -141,20 +141,27 @@ static int find(void *ctx, const struct intent *in, struct resource_list *seen, 
     return r;
 }
 
-/* What a refused gang left behind is deleted before the refusal counts. */
+/* What a refused gang left behind is deleted before the refusal counts; never what another run has made. */
 static int remove_rest(struct launching *l, const struct intent *in, struct gp_error *err) {
     GP_AUTO_GOOGLE_MADE struct google_made all = {0};
+    struct resource_list own = {0}; /* borrowed */
     struct gp_error why = {0};
     int r = google_read_back(l->g, l->stack, in, &all, &why);
-    if (r == 0 && all.nodes.list.len > 0) r = google_delete(l->g, &all.nodes, &why);
+    for (size_t i = 0; i < all.nodes.list.len; i++) {
+        GP_AUTO_FREE char *name = google_id_name(all.nodes.list.items[i].id);
+        if (!strv_has(&all.foreign, name)) vec_push(&own.list, all.nodes.list.items[i]);
+    }
+    if (r == 0 && own.list.len > 0) r = google_delete(l->g, &own, &why);
+    vec_free(&own.list);
     l->removed = r == 0;
     if (r == 0) return 0;
     return gp_fail(err, GP_EUNKNOWN, "google %s: the launch failed, and its nodes could not be removed: %.300s",
                    in->zone, why.msg);
 }
 
-/* The deadline and the cards count only as Google has them now. */
-static int check_made(struct launching *l, const struct intent *in, const struct google_made *made,
+/* The deadline and the cards count only as Google has them now. *ret_taken: the nodes are another run's, whose request
+ * had the same token and another deadline. */
+static int check_made(struct launching *l, const struct intent *in, const struct google_made *made, bool *ret_taken,
                       struct gp_error *err) {
     const char *lost = NULL;
     GP_AUTO_JSON json_t *body = NULL;
@@ -164,6 +171,9 @@ static int check_made(struct launching *l, const struct intent *in, const struct
         if (made->nodes.list.items[i].rdma != cards) lost = "number of RDMA cards";
     if (made->late.n > 0) lost = "deadline";
     if (lost == NULL) return 0;
+    *ret_taken = made->foreign.n > 0;
+    if (*ret_taken)
+        return gp_fail(err, GP_EEXISTS, "google %s: another run launched these nodes, with another %s", in->zone, lost);
     int r = remove_rest(l, in, err);
     if (r != 0) return r;
     r = gp_fail(err, GP_EPROTO,
@@ -176,7 +186,7 @@ static int check_made(struct launching *l, const struct intent *in, const struct
 
 /* end_s: of the operation. */
 static int take_nodes(struct launching *l, const struct intent *in, int64_t end_s, struct resource_list *made,
-                      struct gp_error *err) {
+                      bool *ret_taken, struct gp_error *err) {
     GP_AUTO_GOOGLE_MADE struct google_made all = {.until_s = end_s};
     struct gp_error why = {0};
     size_t placed = 0;
@@ -185,7 +195,7 @@ static int take_nodes(struct launching *l, const struct intent *in, int64_t end_
     if (placed < (size_t)in->slot_count)
         return gp_fail(err, GP_EUNKNOWN, "google bulkInsert in %s: its nodes are not listed yet%s%.200s", in->zone,
                        why.msg[0] != '\0' ? ": " : "", why.msg);
-    r = check_made(l, in, &all, err);
+    r = check_made(l, in, &all, ret_taken, err);
     for (size_t i = 0; r == 0 && i < all.nodes.list.len; i++) resource_list_add(made, &all.nodes.list.items[i]);
     return r;
 }
@@ -239,7 +249,7 @@ static int send(void *ctx, const struct intent *in, struct resource_list *made, 
         if (err != NULL) *err = refused;
         return members;
     }
-    if (r == 0) return take_nodes(l, in, end_s, made, err);
+    if (r == 0) return take_nodes(l, in, end_s, made, ret_taken, err);
     /* A repeated request is answered by its requestId while Google knows it. */
     *ret_taken = r == -GP_EEXISTS;
     if (r != -GP_EUNKNOWN && r != -GP_EEXISTS && accepted && remove_rest(l, in, err) != 0) return -GP_EUNKNOWN;

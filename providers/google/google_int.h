@@ -280,7 +280,9 @@ struct google_made {
      * later is somebody else's: the launch's own is gone. */
     int64_t until_s;
     struct resource_list nodes; /* in any state, with the launch's identity, whatever their labels are */
-    struct strv late;           /* their ids where Google does not delete them at the launch's deadline */
+    struct strv late;           /* their names where Google does not delete them at the launch's deadline */
+    struct strv foreign;        /* their names where they do not have the request's user-data: another run's with the
+                                   same token, which Google answers with that run's operation. Nothing of it is ours */
 };
 void google_made_clear(struct google_made *m);
 #define GP_AUTO_GOOGLE_MADE GP_CLEANUP(google_made_clear)

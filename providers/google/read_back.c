@@ -10,13 +10,15 @@
 struct reading {
     const struct stack *stack;
     const struct intent *in;
-    json_t *names; /* of the request that are not read yet */
+    json_t *names;         /* of the request that are not read yet */
+    const char *user_data; /* of the request; borrowed */
     struct google_made *out;
 };
 
 void google_made_clear(struct google_made *m) {
     resource_list_clear(&m->nodes);
     strv_clear(&m->late);
+    strv_clear(&m->foreign);
 }
 
 /* The node's index within its gang. -1: the name is none of the launch. */
@@ -26,6 +28,15 @@ static int index_of(const struct intent *in, const char *name) {
         if (str_starts(name, begin)) return i;
     }
     return -1;
+}
+
+/* "": none. Borrowed. It has the host key that this request alone made. */
+static const char *user_data_of(const json_t *machine) {
+    const json_t *item = NULL;
+    size_t i = 0;
+    json_array_foreach(json_at(machine, "metadata.items"), i,
+                       item) if (str_eq(json_str(item, "key", ""), "user-data")) return json_str(item, "value", "");
+    return "";
 }
 
 static int take(struct reading *r, const json_t *item, struct gp_error *err) {
@@ -44,6 +55,11 @@ static int take(struct reading *r, const json_t *item, struct gp_error *err) {
     }
     if (google_ends_s(item) != r->in->deadline_s) strv_add(&r->out->late, name);
     launched_identify(r->in, r->stack, index, &one);
+    const char *has = user_data_of(item);
+    if (has[0] == '\0' || strcmp(has, r->user_data) != 0) {
+        strv_add(&r->out->foreign, name);
+        resource_set(&one.launch, ""); /* its label proves the launch of all runs with that token */
+    }
     json_object_del(r->names, name);
     vec_push(&r->out->nodes.list, one);
     return 0;
@@ -82,7 +98,7 @@ int google_read_back(struct google *g, const struct stack *stack, const struct i
     int r = json_parse(in->body, strlen(in->body), "the request in the journal", &body, err);
     if (r != 0) return r;
     GP_AUTO_JSON json_t *names = json_copy(json_at(body, "perInstanceProperties"));
-    struct reading reading = {stack, in, names, ret};
+    struct reading reading = {stack, in, names, user_data_of(json_at(body, "instanceProperties")), ret};
     GP_AUTO_FREE char *filter = google_filter(&w);
     GP_AUTO_FREE char *base = google_url(g, "zones/%s/instances?maxResults=" GOOGLE_PAGE, in->zone);
     GP_AUTO_FREE char *url = rest_with_param(base, "filter", filter);

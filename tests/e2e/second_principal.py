@@ -308,21 +308,26 @@ def string(data):
     return struct.pack(">I", len(data)) + data
 
 
-def proof_of(key, *fields):
-    """The proof of these fields by the login key in that file."""
+def message(*fields):
+    return "".join(f"{len(str(f))}:{f}" for f in fields).encode()
+
+
+def proof_of(key, owner, stack, *fields):
+    """The proof of these fields for that stack by the login key in that file."""
     private = serialization.load_ssh_private_key(key.read_bytes(), None)
     text = b"SSHSIG" + b"".join(string(s) for s in (
         b"proof@gpuprov", b"", b"sha512", hashlib.sha512(b"gpuprov stack proof 1").digest()))
     secret = hmac.digest(private.sign(text), b"gpuprov proof key 1", "sha256")
-    message = "".join(f"{len(str(f))}:{f}" for f in fields)
-    return hmac.digest(secret, message.encode(), "sha256").hex()[:32]
+    bound = hmac.digest(secret, message("stack", owner, stack), "sha256")
+    return hmac.digest(bound, message(*fields), "sha256").hex()[:32]
 
 
 def prove(account, key, machine, slot):
     """Tags a machine as gpuprov does once it has its own host key. Its host key is nobody's: it answers nothing."""
     fingerprint = "SHA256:" + base64.b64encode(hashlib.sha256(machine.encode()).digest()).decode().rstrip("=")
-    uid = tags_of(account.about(machine))["uid"]
-    account.tag(machine, hostkey=fingerprint, proof=proof_of(key, "machine", uid, "aws", machine, slot, fingerprint))
+    has = tags_of(account.about(machine))
+    proof = proof_of(key, has["owner"], has["stack"], "machine", has["uid"], "aws", machine, slot, fingerprint)
+    account.tag(machine, hostkey=fingerprint, proof=proof)
 
 
 def make_key(folder):

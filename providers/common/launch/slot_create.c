@@ -20,6 +20,7 @@ struct slot {
     bool repeated; /* sent once more after the lists had shown nothing */
     bool rivals;   /* the last list showed several machines that may be it */
     int sends;
+    bool another; /* another run's machine has the name: it decides about it */
 };
 struct slots {
     const struct slot_create *c;
@@ -84,10 +85,10 @@ static void made(struct slots *all, struct slot *s) {
     resource_init(m, RES_INSTANCE, all->c->ops->provider);
 }
 
-/* Removes a machine that failed after the cloud had returned its id, then ends the intent. */
+/* Removes a machine that failed after the cloud had returned its id, then ends the intent. One of another run stays. */
 static void refused(struct slots *all, struct slot *s) {
     struct gp_error why = {0};
-    if (s->out.made.id[0] != '\0') {
+    if (s->out.made.id[0] != '\0' && !s->another) {
         struct resource_list left = {0};
         vec_push(&left.list, s->out.made);
         int r = all->c->ops->destroy(all->c->ctx, &left, &why);
@@ -112,7 +113,7 @@ static void accepted(struct slots *all, struct slot *s) {
         if (r == 0) resource_set(&s->in->operation, s->out.operation);
     }
     if (s->out.made.account[0] == '\0') resource_set(&s->out.made.account, all->c->account);
-    s->out.made.ours = OURS_LAUNCHED;
+    s->out.made.ours = s->another ? OURS_PROVEN : OURS_LAUNCHED;
     if (r == 0 && s->out.made.id[0] != '\0') r = journal_resource_put(all->c->journal, &s->out.made, &why);
     if (r != 0) note_billed(all, s->out.made.id, "was requested, but not recorded", &why);
 }
@@ -131,7 +132,7 @@ static void existing(struct slots *all, struct slot *s) {
     }
     if (s->out.made.id[0] != '\0') resource_list_add(&one, &s->out.made);
     int r = launched_by_other_run(all->req->proof, s->in, all->req->stack->name, &one, &proven, &why);
-    if (r == 0) s->out.made.other_run = true;
+    s->another = r == 0;
     if (r == 0 || (before && launched_proven(all->req->proof, s->in, &s->out.made))) return;
     resource_clear(&s->out.made); /* not ours: nothing is to be removed */
     resource_init(&s->out.made, RES_INSTANCE, all->c->ops->provider);
@@ -141,6 +142,7 @@ static void existing(struct slots *all, struct slot *s) {
 
 static void record(struct slots *all, struct slot *s) {
     if (s->out.exists) existing(all, s);
+    s->out.made.other_run = s->another;
     if (s->out.made.id[0] != '\0') launched_identify(s->in, all->req->stack, 0, &s->out.made);
     switch (s->out.state) {
     case SLOT_MADE: made(all, s); break;

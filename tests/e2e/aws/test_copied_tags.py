@@ -5,7 +5,7 @@ machine, and `down` ends it. What Hypothesis makes of it: test_copied_tags_rando
 with boto3, and of his SSH server."""
 import pytest
 from faultproxy import FaultProxy, several, through
-from hostile import HOME, OWNER, tags_of
+from hostile import HOME, OWNER, claim_tags, tags_of
 from second_principal import PAST, SECRET, make_key, prove, slots_of
 from second_principal import accounts_fixture, shared_fixture, victim_fixture  # noqa: F401
 from waiting import wait_for
@@ -389,3 +389,23 @@ def test_a_copied_unit_does_not_prune(shared, victim, journal, what):
     said = other("up", "--prune", unit_folder(other, "a"), code=None)
     assert set(genuine) <= set(shared.alive()), said
     nothing_received(shared)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same offer", "another offer"])
+def test_a_planted_claim_gives_another_name_the_uid_of_a_stack(shared, victim, proxies, tmp_path, same):
+    """Both stacks have one login key, and the second controller does not have the journal of the first. Neither their
+    launches nor their proofs meet."""
+    key, env = make_key(tmp_path), through(proxies(tokens=True))
+    one, other = victim(), victim()
+    path = one.spec("m", key=key, nodes=1)
+    one("up", path, code=6, env=env)
+    [genuine] = shared.alive("m")
+    prove(shared, key, genuine, 0)
+    shared.group(claim_tags("n", uid=tags_of(shared.about(genuine))["uid"]))
+    offers = {} if same else {"offers": [{"provider": "aws", "regions": [HOME], "market": "on-demand",
+                                          "instance_type": "t3.small"}]}
+    other("up", other.spec("n", key=key, nodes=1, **offers), code=None, env=env)
+    assert genuine in shared.alive("m")
+    other("status", path, code=None, env=env)
+    said = other("down", "n", code=None, env=env)
+    assert shared.alive() == [genuine] and f"{genuine} is no longer there" not in said.err, said

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from faultproxy import FaultProxy, several, through
-from hostile import AWAY, HOME, tags_of
+from hostile import AWAY, HOME, OWNER, tags_of
 from second_principal import PAST, make_key, proof_of, prove, slots_of
 from second_principal import accounts_fixture, shared_fixture, victim_fixture  # noqa: F401  # fixtures
 from waiting import wait_for
@@ -33,7 +33,7 @@ def keyed(shared, victim, tmp_path):
         uid = tags_of(shared.about(genuine[0]))["uid"]
 
         def deadline(id, at):
-            shared.tag(id, expires=at_text(at), deadline=proof_of(key, "deadline", uid, at))
+            shared.tag(id, expires=at_text(at), deadline=proof_of(key, OWNER, "t4", "deadline", uid, at))
         for slot, id in genuine.items():
             prove(shared, key, id, slot)
             if expires is not None:
@@ -137,7 +137,7 @@ def test_a_stack_that_another_controller_launched_again_and_extended(shared, vic
     if proof != "not yet":
         prove(shared, key, now, 0)
     uid, later = tags_of(shared.about(now))["uid"], int(time.time()) + 7200
-    shared.tag(now, expires=at_text(later), deadline=proof_of(key, "deadline", uid, later))
+    shared.tag(now, expires=at_text(later), deadline=proof_of(key, OWNER, "t4", "deadline", uid, later))
     if proof == "removed":
         shared.tag(now, proof=None)
     with contextlib.closing(sqlite3.connect(one.state / "journal.db")) as db, db:

@@ -2,9 +2,12 @@
 /* Keys: what is made is what ssh-keygen reads, and what ssh-keygen makes is read. */
 #include "base/hash.h"
 #include "folder.h"
+#include "ssh/ssh_private.h"
 #include "ssh_fixture.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <sys/un.h>
 
 static int keys_setup(void **state) {
     (void)state;
@@ -201,6 +204,95 @@ static void test_secret_by_the_agent(void **state) {
     kill((pid_t)strtol(pid + strlen("SSH_AGENT_PID="), NULL, 10), SIGTERM);
 }
 
+/* An agent of somebody else: it lists a key of which it has the public half only, and signs with 64 equal bytes, or with
+ * those of another text. */
+struct liar {
+    int listener;
+    struct str blob, sig;
+    const char *algorithm;
+};
+
+static void put_message(int fd, const struct str *body) {
+    GP_AUTO_STR struct str m = {0};
+    ssh_put_string(&m, body->s, body->len);
+    assert_int_equal(write(fd, m.s, m.len), (ssize_t)m.len);
+}
+
+static void *lie(void *arg) {
+    struct liar *l = arg;
+    unsigned char head[4], body[4096];
+    int fd = accept(l->listener, NULL, NULL);
+    while (fd >= 0 && recv(fd, head, sizeof head, MSG_WAITALL) == 4) {
+        size_t n = (size_t)head[2] << 8 | head[3];
+        if (n > sizeof body || recv(fd, body, n, MSG_WAITALL) != (ssize_t)n) break;
+        GP_AUTO_STR struct str reply = {0}, inner = {0};
+        bool lists = body[0] == 11; /* SSH_AGENTC_REQUEST_IDENTITIES; else 13, SSH_AGENTC_SIGN_REQUEST */
+        str_add_mem(&reply, lists ? "\x0c\x00\x00\x00\x01" : "\x0e", lists ? 5 : 1);
+        if (!lists) ssh_put_string(&inner, l->algorithm, strlen(l->algorithm));
+        if (!lists) ssh_put_string(&inner, l->sig.s, l->sig.len);
+        ssh_put_string(&reply, lists ? l->blob.s : inner.s, lists ? l->blob.len : inner.len);
+        if (lists) ssh_put_string(&reply, "victim", 6);
+        put_message(fd, &reply);
+    }
+    if (fd >= 0) close(fd);
+    return NULL;
+}
+
+static int secret_of_liar(struct liar *l, const char *line, struct secret *ret, struct gp_error *err) {
+    GP_AUTO_FREE char *socket_path = fx_path("liar.sock");
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct ssh_key_ref key = {.public_line = line};
+    pthread_t thread;
+    unlink(socket_path);
+    assert_true(str_put(at.sun_path, sizeof at.sun_path, socket_path));
+    l->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(l->listener, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(l->listener, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, lie, l), 0);
+    setenv("SSH_AUTH_SOCK", socket_path, 1);
+    gp_error_clear(err);
+    int r = ssh_key_secret(&key, "a@b", "x", NULL, ret, err);
+    unsetenv("SSH_AUTH_SOCK");
+    pthread_join(thread, NULL);
+    close(l->listener);
+    return r;
+}
+
+/* What it signs would be a secret that it knows: with the public key alone it could prove any machine. */
+static void test_no_secret_of_a_lying_agent(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    static const struct {
+        const char *type, *algorithm;
+    } rows[] = {{"ed25519", "ssh-ed25519"}, {"rsa", "rsa-sha2-512"}};
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        GP_AUTO_FREE char *name = xasprintf("liars-%s", rows[i].type);
+        GP_AUTO_FREE char *path = fx_path(name), *pub = xasprintf("%s.pub", path);
+        GP_AUTO_SECRET struct secret got = {0}, other = {0}, right = {0};
+        struct gp_error err = {0};
+        assert_int_equal(RUN("ssh-keygen", "-q", "-t", rows[i].type, "-N", "", "-f", path), 0);
+        GP_AUTO_FREE char *line = fx_read(pub);
+        struct ssh_key_ref by_file = {.path = path};
+        struct liar l = {.algorithm = rows[i].algorithm};
+        assert_true(ssh_line_blob(line, &l.blob));
+        for (int k = 0; k < 64; k++) str_add_mem(&l.sig, "\xaa", 1);
+        assert_int_equal(secret_of_liar(&l, line, &got, &err), -GP_EAUTH);
+        assert_contains(err.msg, "not of this key");
+        assert_int_equal(ssh_key_secret(&by_file, "a@b", "another", NULL, &other, &err), 0);
+        l.sig.len = 0;
+        str_add_mem(&l.sig, secret_reveal(&other), other.len);
+        assert_int_equal(secret_of_liar(&l, line, &got, &err), -GP_EAUTH);
+        assert_int_equal(got.len, 0);
+        gp_error_clear(&err);
+        assert_int_equal(ssh_key_secret(&by_file, "a@b", "x", NULL, &right, &err), 0);
+        l.sig.len = 0;
+        str_add_mem(&l.sig, secret_reveal(&right), right.len);
+        assert_int_equal(secret_of_liar(&l, line, &got, &err), 0);
+        str_clear(&l.blob);
+        str_clear(&l.sig);
+    }
+}
+
 static void test_no_secret(void **state) {
     (void)state;
     NEEDS_SSHD();
@@ -226,6 +318,7 @@ int main(void) {
         cmocka_unit_test(test_public_refused),
         cmocka_unit_test(test_secret),
         cmocka_unit_test(test_secret_by_the_agent),
+        cmocka_unit_test(test_no_secret_of_a_lying_agent),
         cmocka_unit_test(test_no_secret),
     };
     return cmocka_run_group_tests_name("ssh keys", tests, keys_setup, fx_teardown);
