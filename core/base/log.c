@@ -35,12 +35,15 @@ struct hidden {
     struct hidden *same; /* of by_value */
     struct hidden *like; /* of by_start, or of all_short */
     struct hidden *next_long;
+    size_t number; /* of a long one, from 0 on */
+    size_t *again; /* of a long one, for each of its bytes: how many from there on are those at its beginning */
 };
 typedef _Atomic(struct hidden *) hidden_list; /* entries are added in front, under lock */
 
 /* A file that a spec names may have 10,000 lines, and each is an entry. */
 #define LOG_CHAINS ((size_t)1 << 14)
 static hidden_list all_hidden, all_short, all_long;
+static atomic_size_t n_long;
 static hidden_list by_value[LOG_CHAINS], by_start[LOG_CHAINS]; /* by_start: of LOG_SECRET_MIN bytes */
 
 int log_enable(const char *parts, struct gp_error *err) {
@@ -134,6 +137,28 @@ static void add_to(hidden_list *list, struct hidden *h, struct hidden **ret_next
     atomic_store(list, h);
 }
 
+/* struct hidden's `again`, in linear time (the Z-function). Caller frees. */
+static size_t *again_of(const char *value, size_t len) {
+    size_t *again = xcalloc(len, sizeof *again);
+    again[0] = len;
+    for (size_t i = 1, from = 0, to = 0; i < len; i++) {
+        size_t n = i < to ? GP_MIN(again[i - from], to - i) : 0;
+        while (i + n < len && value[n] == value[i + n]) n++;
+        again[i] = n;
+        if (i + n <= to) continue;
+        from = i;
+        to = i + n;
+    }
+    return again;
+}
+
+/* Under lock. */
+static void add_long(struct hidden *h) {
+    h->again = again_of(secret_reveal(&h->value), h->value.len);
+    h->number = atomic_fetch_add(&n_long, 1);
+    add_to(&all_long, h, &h->next_long);
+}
+
 /* One value has one entry: the later text replaces none. */
 static void hide(const struct secret *value, const char *shown) {
     const char *bytes = secret_reveal(value);
@@ -148,9 +173,9 @@ static void hide(const struct secret *value, const char *shown) {
         secret_copy(&h->value, value);
         h->shown = xstrdup(shown);
         h->part = shown != NULL ? part_of(shown) : NULL;
+        if (value->len >= LOG_LONG) add_long(h);
         add_to(chain_of(by_value, bytes, value->len), h, &h->same);
         add_to(is_short ? &all_short : chain_of(by_start, bytes, LOG_SECRET_MIN), h, &h->like);
-        if (value->len >= LOG_LONG) add_to(&all_long, h, &h->next_long);
         add_to(&all_hidden, h, &h->next);
     }
     pthread_mutex_unlock(&lock);
@@ -241,12 +266,47 @@ void log_reveal(const char *value) {
 /* Both bytes are of words. */
 static bool joins(char a, char b) { return isalnum((unsigned char)a) && isalnum((unsigned char)b); }
 
-/* The bytes at `at` that show h: 0 is none. before: the byte in front, or 0. */
-static size_t shows(const struct hidden *h, const char *at, char before) {
+/* The word that was looked at last: many URLs may stand in a long one. */
+struct word {
+    const char *end, *at; /* at: its last '@'; NULL: none */
+};
+
+/* One pass over a text. */
+struct scan {
+    const char *text;
+    const char *kept_to; /* the end of the last sentence that is kept */
+    const char *line;    /* the end of the last match that has the beginning of a line in it */
+    struct word word;
+    const char *password; /* of the last URL that has one */
+    size_t password_len;
+    struct {
+        const char *from, *to;
+    } * seen; /* by number of a long value: where its beginning was found last, and how much of it */
+    size_t n_seen;
+};
+
+/* The bytes at `at` that are those at the beginning of h. Of a long value no byte of a text is compared twice: it may
+ * look like itself at every byte. */
+static size_t alike(struct scan *s, const struct hidden *h, const char *at) {
     const char *value = secret_reveal(&h->value);
     size_t n = 0, len = h->value.len;
-    if (at[0] != value[0] || atomic_load(&h->revealed)) return 0;
+    bool is_long = h->again != NULL && h->number < s->n_seen;
+    if (is_long && s->seen[h->number].from != NULL && at < s->seen[h->number].to)
+        n = GP_MIN(h->again[at - s->seen[h->number].from], (size_t)(s->seen[h->number].to - at));
     while (n < len && at[n] == value[n] && at[n] != '\0') n++;
+    if (is_long && (s->seen[h->number].to == NULL || at + n > s->seen[h->number].to)) {
+        s->seen[h->number].from = at;
+        s->seen[h->number].to = at + n;
+    }
+    return n;
+}
+
+/* The bytes at `at` that show h: 0 is none. before: the byte in front, or 0. */
+static size_t shows(struct scan *s, const struct hidden *h, const char *at, char before) {
+    const char *value = secret_reveal(&h->value);
+    size_t len = h->value.len;
+    if (at[0] != value[0] || atomic_load(&h->revealed)) return 0;
+    size_t n = alike(s, h, at);
     /* "https://h.example/${env:X}" begins with no secret, and neither does PEM */
     bool literal = (h->shown != NULL && h->shown[0] == value[0]) || str_starts(value, "-----");
     if (n < len) return n >= LOG_PREFIX_MIN && !literal && !isalnum((unsigned char)at[n]) ? n : 0;
@@ -279,11 +339,6 @@ static size_t word_len(const char *p) {
         if (p[n] != '"' || (!escaped && strchr(",:]}", p[n + 1]) != NULL)) return n;
     }
 }
-
-/* The word that was looked at last: many URLs may stand in a long one. */
-struct word {
-    const char *end, *at; /* at: its last '@'; NULL: none */
-};
 
 /* Bytes of the password in a URL whose user begins at p, behind "://"; 0: it has none. *ret_at: where, from p. What
  * looks like a port is part of one if an '@' follows: hiding too much of a word is better than showing a secret. */
@@ -325,47 +380,71 @@ static void take_longer(const struct hidden *h, size_t n, const struct hidden **
     *longest = GP_MAX(n, *longest);
 }
 
-/* The value that p shows the most bytes of; NULL: none. text: where p's text begins. */
-static const struct hidden *find_at(const char *text, const char *p, size_t *ret_n) {
+/* The value that p shows the most bytes of, and more than *n; NULL: none. *n: how many. */
+static const struct hidden *find_at(struct scan *s, const char *p, size_t *n) {
     const struct hidden *best = NULL;
-    char before = p > text ? p[-1] : '\0';
+    const size_t least = *n;
+    char before = p > s->text ? p[-1] : '\0';
     if (before == '\'')
         for (struct hidden *h = atomic_load(&all_short); h != NULL; h = h->like)
-            take_longer(h, shows(h, p, before), &best, ret_n);
+            take_longer(h, shows(s, h, p, before), &best, n);
     if (strnlen(p, LOG_SECRET_MIN) == LOG_SECRET_MIN)
         for (struct hidden *h = atomic_load(chain_of(by_start, p, LOG_SECRET_MIN)); h != NULL; h = h->like)
-            take_longer(h, shows(h, p, before), &best, ret_n);
-    if (p == text || before == '\n')
+            if (h->value.len >= *n) take_longer(h, shows(s, h, p, before), &best, n);
+    bool begins = p == s->text || before == '\n';
+    if (p == s->line || (begins && least == 0)) /* inside another one it is looked for behind it, at s->line */
         for (struct hidden *h = atomic_load(&all_long); h != NULL; h = h->next_long)
-            if (shows(h, p, before) == 0) take_longer(h, shows_rest(h, p), &best, ret_n);
+            if (shows(s, h, p, before) == 0) take_longer(h, shows_rest(h, p), &best, n);
     return best;
+}
+
+/* The bytes at p that are hidden, if they are more than `least`; else 0. *ret_shown: what is shown for them; NULL:
+ * "***". To be called for every byte of a text, in order. */
+static size_t hides(struct scan *s, const char *p, size_t least, const char **ret_shown) {
+    size_t at = 0, n_password = url_password(s->text, p, &s->word, &at), n = least;
+    if (n_password > 0) {
+        s->password = p + at;
+        s->password_len = n_password;
+    }
+    const struct hidden *best = find_at(s, p, &n);
+    *ret_shown = NULL;
+    if (p == s->password && n < s->password_len) return s->password_len;
+    if (n <= least) return 0;
+    *ret_shown = n == best->value.len ? best->shown : best->part;
+    return n;
+}
+
+/* The end of what is hidden from p on, of which `end` is known: a value or a password may begin inside another one and
+ * end behind it. Such a secret takes *shown away, as "***" is true of both. */
+static const char *hidden_to(struct scan *s, const char *p, const char *end, const char **shown) {
+    for (const char *q = p + 1; q < end && *end != '\0'; q++) {
+        const char *other = NULL;
+        size_t n = hides(s, q, (size_t)(end - q), &other);
+        if (n == 0) continue;
+        end = q + n;
+        if (other == NULL) *shown = NULL;
+    }
+    return end;
 }
 
 char *log_redacted(const char *text) {
     struct str out = {.max = SIZE_MAX - 1};
-    const char *kept_to = text;
-    const char *password = NULL;
-    size_t password_len = 0;
-    struct word word = {0};
+    struct scan s = {.text = text, .kept_to = text, .n_seen = atomic_load(&n_long)};
+    if (s.n_seen > 0) s.seen = xcalloc(s.n_seen, sizeof *s.seen);
     for (const char *p = text; *p != '\0';) {
-        size_t at = 0, n_password = url_password(text, p, &word, &at);
-        if (n_password > 0) {
-            password = p + at;
-            password_len = n_password;
-        }
-        size_t longest = 0;
-        const struct hidden *best = find_at(text, p, &longest);
-        bool hides = p == password && longest < password_len;
-        size_t n = hides ? password_len : best != NULL ? longest : 0;
-        kept_to = GP_MAX(kept_to, p + keeps(p));
-        if (p + n <= kept_to || n == 0) {
+        const char *shown = NULL;
+        size_t n = hides(&s, p, 0, &shown);
+        s.kept_to = GP_MAX(s.kept_to, p + keeps(p));
+        if (p + n <= s.kept_to || n == 0) {
             str_addc(&out, *p++);
             continue;
         }
-        const char *shown = hides ? NULL : n == best->value.len ? best->shown : best->part;
-        put_hidden(&out, p, n, shown != NULL ? shown : "***", &kept_to);
+        n = (size_t)(hidden_to(&s, p, p + n, &shown) - p);
+        put_hidden(&out, p, n, shown != NULL ? shown : "***", &s.kept_to);
+        if (memchr(p, '\n', n) != NULL) s.line = p + n;
         p += n;
     }
+    free(s.seen);
     return out.s != NULL ? str_steal(&out) : xstrdup("");
 }
 
@@ -380,6 +459,7 @@ void log_close(void) {
     struct hidden *h = atomic_exchange(&all_hidden, NULL);
     atomic_store(&all_short, NULL);
     atomic_store(&all_long, NULL);
+    atomic_store(&n_long, 0);
     for (size_t i = 0; h != NULL && i < LOG_CHAINS; i++) {
         atomic_store(&by_value[i], NULL);
         atomic_store(&by_start[i], NULL);
@@ -389,6 +469,7 @@ void log_close(void) {
         secret_clear(&h->value);
         free(h->shown);
         free(h->part);
+        free(h->again);
         free(h);
         h = next;
     }

@@ -26,8 +26,9 @@ void log_redact_as(const char *value, const char *shown);
 /* The value is no secret after all: undoes log_redact_as of the same value. */
 void log_reveal(const char *value);
 /* Replaces registered values in text, secrets by '***'; also one that was cut after its first 16 bytes, and at the
- * beginning of a line the rest of one of 1 KiB or more. A few sentences of the program stay whatever is registered:
- * "may still be billed", for instance. Caller frees the result. */
+ * beginning of a line the rest of one of 1 KiB or more. Values that overlap are replaced as one: by the text of the
+ * first, or by '***' if a secret or a password goes on behind it. A few sentences of the program stay whatever is
+ * registered: "may still be billed", for instance. Caller frees the result. */
 char *log_redacted(const char *text);
 /* Foreign output as str_add_clean gives it, without secrets: cleaned first, because escape sequences inside a secret
  * would hide it. Caller frees. */

@@ -8,7 +8,7 @@ import time
 import lambda_world
 import pytest
 from killing import JOURNALS, forget, killed_up
-from lambda_cloud import KEY, LambdaCloud
+from lambda_cloud import KEY, LambdaCloud, error
 
 PAST = "2026-01-02T03:04:05Z"
 
@@ -190,6 +190,20 @@ def test_wrong_credentials(run, cloud, tmp_path):
     broken = run("up", spec(tmp_path), code=5, env={"LAMBDA_API_KEY": "two words"})
     assert "not one line of printable characters" in broken.err and "two words" not in broken.err
     assert cloud.requests("POST") == []
+
+
+def test_a_key_that_a_reply_repeats_behind_a_value(run, cloud, tmp_path):
+    """A file that the spec names ends with the public beginning of a key, and begins with the words of the reply."""
+    wrong = "secret_joe_0123456789.abcdef"
+
+    def handle(_method, _target, headers, _body):
+        raise error(403, "global/invalid-api-key", f"API key {headers['authorization'][7:]} was not accepted")
+    cloud.handle = handle
+    (tmp_path / "v.txt").write_text("API key secret_")
+    path = spec(tmp_path, bootstrap={"steps": [{"name": "x", "run": "echo ${file:./v.txt}"}]})
+    for verb, code in (("up", 5), ("plan", 5)):
+        refused = run(verb, path, code=code, env={"LAMBDA_API_KEY": wrong})
+        assert "was not accepted" in refused.err and "0123" not in refused.err + refused.out
 
 
 def test_file_of_credentials_is_found_and_read_again(run, cloud, tmp_path):

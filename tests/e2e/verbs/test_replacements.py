@@ -266,6 +266,22 @@ def test_a_command_with_a_secret_is_shown_without_it(gpuprov, spec):
         assert "notify[0] runs on this machine: " in r.out and "curl -H ${env:SECRET} x" in r.out and not pieces(r.out)
 
 
+@pytest.mark.parametrize("value", ["https://user", "foo://user:", f"foo://user:{MARK[:6]}", f"user:{MARK[:8]}"])
+def test_a_value_before_a_password_does_not_show_it(gpuprov, spec, tmp_path, value):
+    """The password of a URL begins inside a value that a spec replaces, or right behind it."""
+    (tmp_path / "v.txt").write_text(value)
+    scheme = "https" if value.startswith("https") else "foo"
+    env = {"HTTPS_PROXY": f"{scheme}://user:{MARK}@127.0.0.1:9", "LAMBDA_API_KEY": "k" * 20}
+    step = "bootstrap: {steps: [{name: x, run: 'echo ${file:v.txt}'}]}\n"
+    r = gpuprov("check", spec("name: told\noffers: [{provider: ssh, hosts: '%s'}]\n%s" % (env["HTTPS_PROXY"], step)), code=1)
+    assert "@127.0.0.1:9" in r.err and not pieces(r.out + r.err), r
+    if scheme == "foo":  # a proxy that cannot be used is named
+        path = spec("name: told\noffers: [{provider: lambda, regions: [us-east-1]}]\ngpu: A10:1\n"
+                    "limits: {unattended: accept}\n" + step)
+        r = gpuprov("plan", path, code=1, env=env)
+        assert "@127.0.0.1:9" in r.err and not pieces(r.out + r.err), r
+
+
 @pytest.mark.parametrize("verb", ["check", "plan"])
 def test_files_of_many_lines_take_no_long_time(gpuprov, spec, tmp_path, verb):
     """140,000 lines, each a value of its own; the kernel ends a process that compares each with all others."""

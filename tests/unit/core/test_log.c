@@ -155,6 +155,116 @@ static void own_words(void **state) {
     log_close();
 }
 
+/* A secret may begin inside another value, or have another one in front of it that ends inside it. Both are hidden as
+ * one: as the text of the first, or as "***" where a secret goes on behind it. */
+static void overlaps(void **state) {
+    (void)state;
+    static const struct {
+        const char *value, *shown, *secret, *in, *out;
+    } rows[] = {
+        {"API key secret_", "${file:v}", "secret_joe_0123456789.abcdef",
+         "Lambda: API key secret_joe_0123456789.abcdef was refused", "Lambda: *** was refused"},
+        {"rejected: refr", NULL, "refresh-tok-0123456789abcdef", "HTTP 403: rejected: refresh-tok-0123456789abcdef, so",
+         "HTTP 403: ***, so"},
+        {"foo://svc:", "${file:v}", "", "'foo://svc:S3cr3tPw@127.0.0.1:9'", "'${file:v}***@127.0.0.1:9'"},
+        {"foo://svc:S3", "${file:v}", "", "'foo://svc:S3cr3tPw@127.0.0.1:9'", "'***@127.0.0.1:9'"},
+        {"https://svc", "${file:v}", "", "to https://svc:S3cr3tPw@git.example/x", "to ${file:v}:***@git.example/x"},
+        {"S3cr3tPw@git.example", "${file:v}", "", "https://svc:S3cr3tPw@git.example/x", "https://svc:${file:v}/x"},
+        {"one two three", "${file:v}", "", "one two three two three", "${file:v} two three"},
+        {"behind-the-secret", "${file:v}", "0123456789-beh", "0123456789-behind-the-secret.", "***."},
+        {"a whole secret inside", "${file:v}", "secret", "a whole secret inside", "${file:v}"},
+        {"the key\nis: abc", "${file:v}", "abcdefghijklmnopqrstuvwxyz", "the key\nis: abcdefghijklmnop.. cut",
+         "***.. cut"},
+    };
+    for (size_t i = 0; i < GP_ARRAY_LEN(rows); i++) {
+        if (rows[i].shown != NULL) log_redact_as(rows[i].value, rows[i].shown);
+        else redact(rows[i].value);
+        redact(rows[i].secret);
+        GP_AUTO_FREE char *out = log_redacted(rows[i].in);
+        assert_string_equal(out, rows[i].out);
+        log_close();
+    }
+    log_redact_as("first-of-three", "${file:1}");
+    log_redact_as("three-and-more", "${file:2}");
+    log_redact_as("more-and-on-it-goes", "${file:3}");
+    GP_AUTO_FREE char *out = log_redacted("first-of-three-and-more-and-on-it-goes.");
+    assert_string_equal(out, "${file:1}.");
+    log_close();
+    /* its beginning was cut, and another value has the beginning of the line */
+    GP_AUTO_STR struct str value = {0};
+    for (size_t i = 0; value.len < 2000; i++) str_addf(&value, "%05zx.", i);
+    GP_AUTO_FREE char *text = xasprintf("output:\n%s", value.s + 600), *head = xstrndup(text, 12);
+    log_redact_text(value.s);
+    log_redact_as(head, "${file:v}");
+    GP_AUTO_FREE char *rest = log_redacted(text);
+    assert_string_equal(rest, "${file:v}***");
+    log_close();
+}
+
+/* What the redactor leaves of a text is what a plain search for each value leaves, whatever overlaps. */
+static void overlaps_at_random(void **state) {
+    (void)state;
+    enum { ROUNDS = 1000, VALUES = 4, TEXT = 60 };
+    uint32_t x = 12345;
+    for (int round = 0; round < ROUNDS; round++) {
+        char values[VALUES][16] = {{0}}, text[TEXT + 1] = {0}, left[TEXT + 1] = {0};
+        bool hidden[TEXT] = {false};
+        for (size_t i = 0; i < TEXT; i++)
+            text[i] = "ab-"[(x = x * 1664525 + 1013904223) >> 30 & 1 ? 0 : 1 + (x >> 28) % 2];
+        for (size_t v = 0; v < VALUES; v++) {
+            x = x * 1664525 + 1013904223;
+            size_t n = v % 2 == 0 ? 6 + (x >> 16) % 9 : 12 + (x >> 16) % 3; /* a shorter one with a text is a word */
+            memcpy(values[v], text + (x >> 20) % (TEXT - n), n);
+            if (v % 2 == 0) redact(values[v]);
+            else log_redact_as(values[v], "${v}");
+            for (const char *p = text; (p = strstr(p, values[v])) != NULL; p++)
+                for (size_t i = 0; i < n; i++) hidden[p - text + (ptrdiff_t)i] = true;
+        }
+        for (size_t i = 0, n = 0; i < TEXT; i++)
+            if (!hidden[i]) left[n++] = text[i];
+        GP_AUTO_FREE char *out = log_redacted(text);
+        GP_AUTO_STR struct str got = {0};
+        for (const char *p = out; *p != '\0';) {
+            if (str_starts(p, "***")) p += 3;
+            else if (str_starts(p, "${v}")) p += 4;
+            else str_addc(&got, *p++);
+        }
+        if (strcmp(got.s != NULL ? got.s : "", left) != 0)
+            fail_msg("'%s' with '%s', '%s', '%s', '%s': '%s'", text, values[0], values[1], values[2], values[3], out);
+        log_close();
+    }
+}
+
+/* Values that look like themselves at every byte, and that differ only in their last one: no text takes a time that
+ * grows with their length. */
+static void overlaps_of_long_values(void **state) {
+    (void)state;
+    enum { LONG = 1 << 16, TEXT = 1 << 21 };
+    GP_AUTO_FREE char *value = xcalloc(1, LONG + 2), *text = xcalloc(1, TEXT + 4);
+    memset(value, 'a', LONG);
+    memset(text, 'a', TEXT);
+    text[0] = 'x';
+    log_redact_as(value, "${file:a}");
+    value[LONG] = 'b';
+    log_redact_text(value);
+    memcpy(text + TEXT, " is", 4);
+    GP_AUTO_FREE char *out = log_redacted(text);
+    assert_string_equal(out, "x${file:a} is");
+    memset(value, 'a', LONG);
+    memcpy(text + TEXT, "b..", 4);
+    GP_AUTO_FREE char *with = log_redacted(text);
+    assert_string_equal(with, "x***..");
+    log_close();
+    /* the same of lines, each of which may be the rest of a value that was cut */
+    for (size_t i = 1; i < LONG; i += 2) value[i] = '\n';
+    value[LONG] = '\0';
+    log_redact_as(value, "${file:a}");
+    GP_AUTO_FREE char *lines = xasprintf("%sx is", value);
+    GP_AUTO_FREE char *one = log_redacted(lines);
+    assert_string_equal(one, "${file:a}x is");
+    log_close();
+}
+
 /* A long value on one line: buffers and `tail -c` cut it, at its beginning, too. */
 static void pieces(void **state) {
     (void)state;
@@ -328,10 +438,21 @@ static void secrets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),           cmocka_unit_test(redacts), cmocka_unit_test(a_long_word_of_urls),
-        cmocka_unit_test(cleaned),         cmocka_unit_test(as_text), cmocka_unit_test(pieces),
-        cmocka_unit_test(forms),           cmocka_unit_test(errors),  cmocka_unit_test(urls),
-        cmocka_unit_test(lines_on_stderr), cmocka_unit_test(secrets), cmocka_unit_test(own_words),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(redacts),
+        cmocka_unit_test(a_long_word_of_urls),
+        cmocka_unit_test(cleaned),
+        cmocka_unit_test(as_text),
+        cmocka_unit_test(pieces),
+        cmocka_unit_test(forms),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(urls),
+        cmocka_unit_test(lines_on_stderr),
+        cmocka_unit_test(secrets),
+        cmocka_unit_test(own_words),
+        cmocka_unit_test(overlaps),
+        cmocka_unit_test(overlaps_at_random),
+        cmocka_unit_test(overlaps_of_long_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
