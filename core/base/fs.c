@@ -303,7 +303,7 @@ static int place_check(const struct place *p, const char *path, const struct sta
 static int place_open(const struct place *p, const char *path, int flags, unsigned mode, int *ret,
                       struct gp_error *err) {
     struct stat st;
-    flags |= O_WRONLY | O_NOCTTY | O_CLOEXEC;
+    flags |= O_NOCTTY | O_CLOEXEC | ((flags & O_ACCMODE) == O_RDWR ? 0 : O_WRONLY);
     bool nameless = !p->there && p->own != NULL; /* of this process, or of one that the user may write to */
     if (nameless) {
         flags &= ~O_CREAT;

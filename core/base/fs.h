@@ -24,8 +24,8 @@ int fs_follow(const char *path, char **ret, struct gp_error *err);
 /* Opens a folder of a path that fs_follow gave: its descriptor, or -errno; a link that was put on the way since is
  * -ELOOP or -ENOTDIR. */
 int fs_open_folder(const char *path);
-/* The same as fs_follow, then opens for writing; flags: O_CREAT, O_APPEND; mode: of a new file. In a folder that
- * everybody can write not a file, pipe or device of another user, and neither there nor in another user's folder a
+/* The same as fs_follow, then opens for writing; flags: O_CREAT, O_APPEND, O_RDWR; mode: of a new file. In a folder
+ * that everybody can write not a file, pipe or device of another user, and neither there nor in another user's folder a
  * file with a second name. A pipe: blocks until somebody reads. */
 int fs_open_output(const char *path, int flags, unsigned mode, int *ret_fd, struct gp_error *err);
 /* The same as fs_follow, then writes. Devices and pipes are written to (a pipe: blocks until somebody reads), but none

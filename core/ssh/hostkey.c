@@ -18,6 +18,8 @@
 
 #define KNOWN_HOSTS_MAX ((size_t)16 << 20)
 #define HOST_KEY_LINE_MAX 8192
+#define KNOWN_LOCK_MS 5000
+#define KNOWN_POLL_MS 20
 
 static const struct {
     const char *name;
@@ -226,19 +228,39 @@ static int check_pinned(const struct ssh_attempt *a, const char *line, const cha
                            a->where, print, expected, keys->n > 1 ? " (or another)" : "");
 }
 
-static int known_append(const struct ssh_target *t, const char *name, const char *line, struct gp_error *err) {
-    const char *path = t->known_hosts, *slash = strrchr(path, '/');
+/* Whoever can read the file can lock it, another user, too: the wait has an end. */
+static int known_lock(const struct ssh_attempt *a, int fd, struct gp_error *err) {
+    const char *path = a->target->known_hosts;
+    int64_t deadline_ms = ssh_part_deadline(a, KNOWN_LOCK_MS);
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) return gp_fail_errno(err, GP_EIO, errno, "could not add the host key to '%s'", path);
+        if (clock_left_ms(deadline_ms) == 0)
+            return gp_fail(err, GP_EIO,
+                           "could not add the host key to '%s': another process keeps it locked: end that process "
+                           "('fuser -v' with the file names it), or set host_key",
+                           path);
+        int r = gp_sleep(KNOWN_POLL_MS, a->cancel, err);
+        if (r != 0) return r;
+    }
+    return 0;
+}
+
+static int known_append(const struct ssh_attempt *a, const char *name, const char *line, struct gp_error *err) {
+    const char *path = a->target->known_hosts, *slash = strrchr(path, '/');
     GP_AUTO_FREE char *folder = xstrndup(path, slash != NULL ? (size_t)(slash - path) : 0);
     if (folder[0] != '\0' && mkdir(folder, 0700) != 0 && errno != EEXIST) /* ~/.ssh, as OpenSSH makes it */
         return gp_fail_errno(err, GP_EIO, errno, "could not create '%s' for the host key", folder);
-    GP_AUTO_FD int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX) != 0)
-        return gp_fail_errno(err, GP_EIO, errno, "could not add the host key to '%s'", path);
-    struct stat st;
+    GP_AUTO_FD int fd = -1;
+    int r = fs_open_output(path, O_RDWR | O_APPEND | O_CREAT, 0600, &fd, err);
+    if (r != 0) return gp_wrap(err, "could not add the host key");
+    struct stat st = {0};
     char last = '\n';
+    if (fstat(fd, &st) != 0) return gp_fail_errno(err, GP_EIO, errno, "could not add the host key to '%s'", path);
+    /* /dev/null keeps nothing, and any user can lock it */
+    if (S_ISREG(st.st_mode) && (r = known_lock(a, fd, err)) != 0) return r;
     if (fstat(fd, &st) == 0 && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1) last = '\0';
     GP_AUTO_FREE char *entry = xasprintf("%s%s %s\n", last == '\n' ? "" : "\n", name, line);
-    int r = fs_write_all(fd, entry, strlen(entry));
+    r = fs_write_all(fd, entry, strlen(entry));
     if (r != 0) return gp_fail_errno(err, GP_EIO, -r, "could not add the host key to '%s'", path);
     return 0;
 }
@@ -265,7 +287,7 @@ static int check_known(const struct ssh_attempt *a, struct ssh_session *s, const
     default:
         return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY", "could not check the host key of %s in '%s'", a->where, file);
     }
-    if (t->accept_new) return t->known_hosts ? known_append(t, k.name, s->host_key, err) : 0;
+    if (t->accept_new) return t->known_hosts ? known_append(a, k.name, s->host_key, err) : 0;
     if (t->known_hosts == NULL)
         return ssh_fail_detail(err, GP_EAUTH, "HOST_KEY",
                                "%s showed host key %s, and no trusted key is configured: set its "

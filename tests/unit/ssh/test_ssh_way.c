@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/un.h>
 
 static char self[4096];
@@ -447,6 +448,82 @@ static void test_late_host_key(void **state) {
     assert_contains(err.msg, "is pinned");
 }
 
+static void *unlock_soon(void *fd) {
+    gp_sleep(200, NULL, NULL);
+    assert_int_equal(flock(*(int *)fd, LOCK_UN), 0);
+    return NULL;
+}
+
+static void opens(const struct ssh_target *t) {
+    GP_AUTO_SSH struct ssh_session *s = NULL;
+    struct gp_error err = {0};
+    if (fx_open(t, 30000, &s, &err) != 0) fail_msg("%s", err.msg);
+}
+
+static void is_refused(const struct ssh_target *t, const char *part) {
+    GP_AUTO_SSH struct ssh_session *s = NULL;
+    struct gp_error err = {0};
+    assert_int_equal(fx_open(t, 30000, &s, &err), -GP_EIO);
+    assert_contains(err.msg, "could not add the host key");
+    assert_contains(err.msg, part);
+}
+
+/* Whoever can read the file can lock it. A lock is waited for, but not without end. */
+static void test_known_hosts_locked(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    fx_target(&t, &fx.a);
+    strv_clear(&t.host_keys);
+    GP_AUTO_FREE char *known = fx_path("known_locked");
+    fx_write(known, "# no line end", 0644);
+    fx_set(&t.known_hosts, known);
+    t.accept_new = true;
+    GP_AUTO_FD int held = open(known, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    is_refused(&t, "another process keeps it locked");
+    GP_AUTO_FREE char *text = fx_read(known);
+    assert_string_equal(text, "# no line end");
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, unlock_soon, &held), 0);
+    opens(&t);
+    pthread_join(other, NULL);
+    GP_AUTO_FREE char *after = fx_read(known);
+    GP_AUTO_FREE char *want = xasprintf("# no line end\n[127.0.0.1]:%u %s", (unsigned)t.port, fx.a.host_line);
+    assert_string_equal(after, want);
+    GP_AUTO_FD int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int locked = flock(null, LOCK_EX | LOCK_NB); /* by this test, or by somebody else */
+    assert_true(locked == 0 || errno == EWOULDBLOCK);
+    fx_set(&t.known_hosts, "/dev/null");
+    opens(&t);
+}
+
+/* The user's own link is followed, one that another user put there is not. */
+static void test_known_hosts_link(void **state) {
+    (void)state;
+    NEEDS_SSHD();
+    GP_AUTO_SSH_TARGET struct ssh_target t = {0};
+    fx_target(&t, &fx.a);
+    strv_clear(&t.host_keys);
+    t.accept_new = true;
+    GP_AUTO_FREE char *folder = fx_path("shared"), *file = fx_path("shared_target"), *link = fs_join(folder, "known");
+    fx_write(file, "", 0600);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    assert_int_equal(chmod(folder, 0777), 0); /* not sticky: the kernel does not refuse it itself */
+    assert_int_equal(symlink(file, link), 0);
+    fx_set(&t.known_hosts, link);
+    if (geteuid() == 0) { /* only root can make a link of another user */
+        assert_int_equal(lchown(link, 65534, 65534), 0);
+        is_refused(&t, "a link of another user");
+        GP_AUTO_FREE char *text = fx_read(file);
+        assert_string_equal(text, "");
+        assert_int_equal(lchown(link, 0, 0), 0);
+    }
+    opens(&t);
+    GP_AUTO_FREE char *text = fx_read(file);
+    assert_contains(text, fx.a.host_line);
+}
+
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "__known_host") == 0) return known_host(argc - 2, argv + 2);
     if (argc == 5 && strcmp(argv[1], "__dial") == 0) {
@@ -471,6 +548,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_known_host),
         cmocka_unit_test(test_client_config_dial),
         cmocka_unit_test(test_late_host_key),
+        cmocka_unit_test(test_known_hosts_link),
+        cmocka_unit_test(test_known_hosts_locked),
     };
     return cmocka_run_group_tests_name("ssh way", tests, fx_setup, fx_teardown);
 }
