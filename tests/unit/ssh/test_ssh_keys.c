@@ -242,7 +242,7 @@ static int secret_of_liar(struct liar *l, const char *line, struct secret *ret, 
     GP_AUTO_FREE char *socket_path = fx_path("liar.sock");
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     struct ssh_key_ref key = {.public_line = line};
-    pthread_t thread;
+    pthread_t thread = 0;
     unlink(socket_path);
     assert_true(str_put(at.sun_path, sizeof at.sun_path, socket_path));
     l->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
