@@ -22,8 +22,10 @@
 #include "engine/stack/cost.h"
 #include "engine/stack/forget.h"
 #include "engine/stack/open_known.h"
+#include "engine/stack/reach.h"
 #include "engine/stack/teardown.h"
 #include "engine/tidy.h"
+#include "engine/trust/aside.h"
 #include "engine/trust/proof_key.h"
 #include "engine/trust/trust.h"
 #include "model/image.h"
@@ -383,7 +385,7 @@ static void sweep_groups(struct sweep *w, bool early) {
         const struct resource *res = &w->all.list.items[i];
         GP_AUTO_FREE char *key = xasprintf("%s/%s", res->uid, res->stack);
         if (!alive(res) || strv_has(&w->done, key)) continue;
-        if (early && gc_may_be_elsewhere(w->e, res->uid, w->ops->name)) continue;
+        if (early && reach_elsewhere(w->e, res->uid, w->ops->name)) continue;
         strv_add(&w->done, key);
         struct gp_error why = {0};
         if (sweep_uid(w, res, w->among->dry_run, &w->result, &why) != 0) keep_first(&w->failed, &why);

@@ -9,6 +9,7 @@
 #include "engine/run/look.h"
 #include "engine/run/run_event.h"
 #include "engine/run/run_provider.h"
+#include "engine/trust/aside.h"
 #include "model/image.h"
 #include "model/image_key.h"
 

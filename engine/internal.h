@@ -23,8 +23,5 @@ void notify_free(struct notify *n);
 struct gc_clocks;
 int gc_journal(struct engine *e, const char *provider, const struct gc_clocks *clocks, struct gc_result *ret,
                struct gp_error *err);
-/* Whether a stack of the journal may have something at another cloud than `here`: by its records, or because its spec
- * has offers there. False of a uid that the journal does not know: what has it is judged one by one. */
-bool gc_may_be_elsewhere(struct engine *e, const char *uid, const char *here);
 
 #endif

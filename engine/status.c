@@ -15,6 +15,7 @@
 #include "engine/run/zero_price.h"
 #include "engine/stack/open_known.h"
 #include "engine/stack/reconcile.h"
+#include "engine/trust/aside.h"
 #include "engine/view.h"
 
 /* Fills the run from the journal, if the provider is not queried or does not answer. */

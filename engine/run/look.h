@@ -23,11 +23,6 @@ bool look_allows(const struct engine *e, const char *provider, const char *regio
 int look_left_out(struct gp_error *err); /* the error of a place that --in excludes; err not NULL */
 /* The provider is open and its last list of that region was complete. Only then is an unlisted resource gone. */
 bool look_is_seen(const struct run *run, const char *provider, const char *region);
-/* Sets aside the providers for which this machine has no credentials at all, unless something points there: --in, or
- * anything of the journal. Without credentials for any billed provider nothing is set aside unless `ended`: this
- * machine has seen the end of what is searched for. Where some are refused, that provider is the gap. For looks at
- * every provider; those that a spec names are not such. */
-void look_set_aside(const struct engine *e, bool ended, struct coverage *c);
 /* Reports the places that were not looked at, if they changed. */
 void look_report(struct run *run);
 /* Adds the short reason why a place was not looked at, and the next step; command: what to repeat, or NULL. */

@@ -11,6 +11,7 @@
 #include "engine/run/owner.h"
 #include "engine/run/pool.h"
 #include "engine/run/run_provider.h"
+#include "engine/trust/aside.h"
 
 static int spec_from_journal(struct run *run, const char *text, struct gp_error *err) {
     struct spec_problems problems = {0};

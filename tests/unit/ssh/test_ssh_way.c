@@ -484,7 +484,7 @@ static void test_known_hosts_locked(void **state) {
     is_refused(&t, "another process keeps it locked");
     GP_AUTO_FREE char *text = fx_read(known);
     assert_string_equal(text, "# no line end");
-    pthread_t other;
+    pthread_t other = 0;
     assert_int_equal(pthread_create(&other, NULL, unlock_soon, &held), 0);
     opens(&t);
     pthread_join(other, NULL);

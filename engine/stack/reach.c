@@ -3,8 +3,9 @@
  * of the engine's options it changes the owner alone, which they do not read. */
 #include "base/gp_base.h"
 
-#include "engine/internal.h"
+#include "engine/stack/reach.h"
 
+#include "engine/run/run.h"
 #include "engine/stack/open_known.h"
 
 static bool record_elsewhere(struct engine *e, const struct stack *s, const char *here) {
@@ -31,7 +32,7 @@ static bool offers_elsewhere(struct engine *e, const struct stack *s, const char
     return other;
 }
 
-bool gc_may_be_elsewhere(struct engine *e, const char *uid, const char *here) {
+bool reach_elsewhere(struct engine *e, const char *uid, const char *here) {
     struct stack_list all = {0};
     bool other = journal_stacks(e->journal, &all, NULL) != 0;
     for (size_t i = 0; i < all.list.len && !other; i++) {

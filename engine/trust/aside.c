@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Providers without credentials, in looks at every provider (look.h). The verb's thread. */
+/* Providers without credentials, in looks at every provider (aside.h). The verb's thread. */
 #include "base/gp_base.h"
 
-#include "engine/run/look.h"
+#include "engine/trust/aside.h"
 
 /* Whether the journal has a stack, a resource or a launch without a known outcome there. */
 static bool is_in_journal(const struct engine *e, const char *provider) {
