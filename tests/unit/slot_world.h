@@ -30,7 +30,9 @@ enum act {
     PLACES,          /* accepted, placed at the second look */
     FAILS_PLACEMENT, /* accepted, the machine ends in an error */
     NEVER_PLACES,
-    NAME_TAKEN /* refused: c->namesake has the name */
+    NAME_TAKEN,   /* refused: c->namesake has the name */
+    TAKEN_FAILED, /* the same, and that machine has failed */
+    TAKEN_ONCE    /* the same, its state is not known; the second request makes a machine */
 };
 struct cloud {
     struct slot_ops ops;
@@ -136,6 +138,22 @@ static inline void send_all(void *ctx, const struct intent *const *in, size_t n,
                 break;
             }
             gp_fail(&ret[i].err, GP_ELOST, "cloud: connection reset");
+            break;
+        case TAKEN_ONCE:
+            if (c->sends[s] > 1) {
+                machine(c, in[i], &ret[i].made);
+                ret[i].state = SLOT_MADE;
+                break;
+            }
+            resource_copy(&ret[i].made, &c->namesake);
+            gp_fail(&ret[i].err, GP_EUNKNOWN, "cloud: its state could not be read");
+            ret[i].exists = true;
+            break;
+        case TAKEN_FAILED:
+            resource_copy(&ret[i].made, &c->namesake);
+            gp_fail(&ret[i].err, GP_EUSAGE, "cloud: it failed");
+            ret[i].state = SLOT_REFUSED;
+            ret[i].exists = true;
             break;
         case NAME_TAKEN:
             resource_copy(&ret[i].made, &c->namesake);

@@ -55,6 +55,7 @@ static void reset(struct slot *s, const char *provider) {
     char *operation = GP_STEAL(s->out.operation);
     resource_clear(&s->out.made);
     s->out = (struct slot_outcome){.operation = operation};
+    s->another = false; /* what it met may be gone: the next request may make a machine */
     resource_init(&s->out.made, RES_INSTANCE, provider);
 }
 

@@ -103,6 +103,40 @@ static void test_name_is_taken_by_an_earlier_request(void **state) {
     assert_true(later.list.len == 1 && later.list.items[0].ours && !later.list.items[0].other_run);
 }
 
+static void namesake(struct cloud *c) {
+    char proof[PROOF_SIZE];
+    add_foreign(c, "theirs", 0, true);
+    resource_copy(&c->namesake, &c->there.list.items[0]);
+    resource_set(&c->namesake.host_keys, "SHA256:one");
+    proof_of_machine(&c->key, UID, "cloud", "theirs", 0, "SHA256:one", proof);
+    resource_set(&c->namesake.proof, proof);
+}
+
+/* Another run's machine failed: that run decides about it. */
+static void test_a_failed_one_of_another_run_stays(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct gp_error err = {0};
+    c->acts[0] = TAKEN_FAILED;
+    namesake(c);
+    assert_int_not_equal(create(c, 1, NULL, &made, &err), 0);
+    assert_true(made.list.len == 0 && c->destroyed == 0);
+}
+
+/* It was gone when the request was sent again: what that made is this run's own. */
+static void test_a_name_that_is_free_again(void **state) {
+    struct cloud *c = *state;
+    GP_AUTO_RESOURCES struct resource_list made = {0};
+    struct gp_error err = {0};
+    c->acts[0] = TAKEN_ONCE;
+    c->ops.replay_max_s = 3600;
+    c->hidden_lists = 1000; /* no list shows a machine */
+    namesake(c);
+    assert_int_equal(create(c, 1, NULL, &made, &err), 0);
+    assert_int_equal(c->sends[0], 2);
+    assert_true(made.list.len == 1 && !made.list.items[0].other_run && made.list.items[0].ours == OURS_LAUNCHED);
+}
+
 static void test_no_launch_without_a_key(void **state) {
     struct cloud *c = *state;
     GP_AUTO_RESOURCES struct resource_list made = {0};
@@ -121,6 +155,8 @@ int main(void) {
         T(test_of_two_equal_ones_none_is_taken),
         T(test_name_is_taken),
         T(test_name_is_taken_by_an_earlier_request),
+        T(test_a_failed_one_of_another_run_stays),
+        T(test_a_name_that_is_free_again),
         T(test_no_launch_without_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
